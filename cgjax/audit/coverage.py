@@ -247,9 +247,9 @@ class Plan(NamedTuple):
 
 def theory(composition: str, components: str, sizes, factors: Sequence[Factor]) -> Theory:
     """`module:function` and `module:function`, or the name of a sequence of functions."""
-    found = imported(components)
-    several = tuple(found) if isinstance(found, Sequence) else (found,)
-    if not isinstance(found, Sequence):  # one function for all slots
+    given = imported(components)
+    several = tuple(given) if isinstance(given, Sequence) else (given,)
+    if not isinstance(given, Sequence):  # one function for all slots
         several *= len(sizes) or len(factors)
     if not all(map(callable, several)) or not several:
         raise BadInput(f"--components={components} must be a function, or a list of functions")

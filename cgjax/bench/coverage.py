@@ -98,8 +98,8 @@ def _exponent(n_seeds):
 
     def study(rng):
         needed = np.exp(2 * np.log(sizes)[:, None] + rng.normal(0, 0.3, (len(sizes), n_seeds)))
-        found = exponent(sizes, needed, draws=200, seed=rng.integers(1 << 30))
-        return found.low <= 2 <= found.high
+        fitted = exponent(sizes, needed, draws=200, seed=rng.integers(1 << 30))
+        return fitted.low <= 2 <= fitted.high
 
     return study
 

@@ -24,7 +24,7 @@ SERIES = 6  # colours of curves
 
 class Line(NamedTuple):
     label: str
-    found: object  # the Standing of a claim with a published number
+    standing: object  # the Standing of a claim with a published number
 
 
 def key(verdict: str) -> str:
@@ -112,7 +112,12 @@ def panel(lines: list[Line], label: str) -> Html:
     """One line per number: the paper's interval is a bar, ours is a point with its interval."""
     return _rows(
         [
-            _Row(line.label, *_span(line.found), key(line.found.word), in_one_line(line.found))
+            _Row(
+                line.label,
+                *_span(line.standing),
+                key(line.standing.word),
+                in_one_line(line.standing),
+            )
             for line in lines
         ],
         label,

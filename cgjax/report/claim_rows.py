@@ -30,7 +30,7 @@ MOST_VALUES = 12  # most seeds that are listed one by one
 class Item(NamedTuple):
     """How a claim stands by the record, and by the user's runs if there are any."""
 
-    found: standings.Standing
+    standing: standings.Standing
     yours: standings.Standing | None = None
 
 
@@ -42,7 +42,7 @@ def columns(kind: str) -> tuple[str, ...]:
 
 def table(items: list[Item], caption: str) -> Html:
     """Claims that are all of one kind in APART of `section`, or of other kinds."""
-    names = columns(items[0].found.claim.kind)
+    names = columns(items[0].standing.claim.kind)
     heads = [
         tag("th", tag("button", name, type="button"), scope="col", class_=f"c-{name}")
         for name in names
@@ -183,7 +183,8 @@ def _difference(standing) -> Html | None:
 
 
 def _details(item: Item) -> Html:
-    standing, claim = item.found, item.found.claim
+    standing = item.standing
+    claim = standing.claim
     if claim.published:
         number = standings.number(claim.number) + standings.spread(claim.published)
         lines = [(columns(claim.kind)[2], number)]

@@ -106,7 +106,7 @@ def gather(record: pathlib.Path = report.RECORD, runs=(), claims=None) -> list[P
         paper.items.extend(items.get(name, ()))
         paper.entries[name] = report.entries(name, record)
     for paper in papers.values():  # claims that were not run come last
-        paper.items.sort(key=lambda item: item.found.word == "not run" and not item.yours)
+        paper.items.sort(key=lambda item: item.standing.word == "not run" and not item.yours)
     return [paper for paper in papers.values() if _is_run(paper)]
 
 
@@ -232,9 +232,9 @@ def _paper_table(anchors: dict) -> Html:
         ]
         words, apart = (
             collections.Counter(
-                item.found.word
+                item.standing.word
                 for item in paper.items
-                if (item.found.claim.kind in section.APART) == is_apart
+                if (item.standing.claim.kind in section.APART) == is_apart
             )
             for is_apart in (False, True)
         )

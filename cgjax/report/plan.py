@@ -111,7 +111,7 @@ class Side(NamedTuple):
     """A number that a claim compares, as far as it is recorded."""
 
     place: tuple[str, str]  # row, metric
-    found: standings.Found | None
+    recorded: standings.Found | None
     verdicts: list  # of its comparisons
 
 
@@ -186,8 +186,8 @@ class Needs:
             places = [(claim.row, claim.metric)]
             by_place[places[0]] = [standing.verdict] if standing.verdict else []
         for place in dict.fromkeys(places):
-            found = standings.side_of(place, self._runs(claim.family), self.scales, claim)
-            yield Side(place, found, by_place[place])
+            recorded = standings.side_of(place, self._runs(claim.family), self.scales, claim)
+            yield Side(place, recorded, by_place[place])
 
     def _runs(self, family: str) -> list[dict]:
         if family not in self.entries:
@@ -203,9 +203,9 @@ class Needs:
         """The run that one number of a claim needs; None if no number of seeds decides."""
         new = self._new(claim.family, *side.place, claim.size)
         published = len(_seeds(self._config(f"{claim.family}:{side.place[0]},{claim.size}")))
-        if side.found is None or not side.found.is_published:
+        if side.recorded is None or not side.recorded.is_published:
             return Need(new, (), published)
-        run, metric = side.found.run, side.found.metric
+        run, metric = side.recorded.run, side.recorded.metric
         trained = _seeds(run["config"])
         # A number whose comparisons are decided, or lack the other number, needs no more seeds.
         wanted = [verdict.seeds for verdict in side.verdicts if verdict.word not in DECIDED]

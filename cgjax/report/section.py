@@ -108,7 +108,7 @@ def bar(items: list[Item]) -> Html:
     Formulas are compared with themselves and recomputed numbers are not the paper's: the bar has
     neither.
     """
-    counts = standings.by_kind(item.found for item in items)
+    counts = standings.by_kind(item.standing for item in items)
     papers = sum((n for kind, n in counts.items() if kind not in APART), collections.Counter())
     parts = (
         tag("i", class_=charts.key(word), style=f"flex:{n}", title=f"{n} {word}")
@@ -132,9 +132,9 @@ def bar(items: list[Item]) -> Html:
 
 def _claims(paper: Paper):
     """What a run tests, and apart from it each kind that says less."""
-    groups = {"": [item for item in paper.items if item.found.claim.kind not in APART]}
+    groups = {"": [item for item in paper.items if item.standing.claim.kind not in APART]}
     for kind in APART:
-        groups[kind] = [item for item in paper.items if item.found.claim.kind == kind]
+        groups[kind] = [item for item in paper.items if item.standing.claim.kind == kind]
     for kind, items in groups.items():
         if items:
             title = APART.get(kind, "Claims")
@@ -183,7 +183,7 @@ def image(path: pathlib.Path, caption: str) -> Html | None:
 
 
 def _figures(paper: Paper, name: str) -> list[Html]:
-    of_family = [item.found for item in paper.items if item.found.claim.family == name]
+    of_family = [item.standing for item in paper.items if item.standing.claim.family == name]
     run = [standing for standing in of_family if standing.ours is not None]
     images = [image(path, caption) for caption, path in paper.families[name].figures]
     return [
@@ -258,13 +258,13 @@ def _panels(run: list) -> list[Html]:
         if len(lines) < FEWEST:
             del groups[row, measure]
             for line in lines:
-                group = (line.found.claim.row, "")
-                rest.setdefault(group, []).append(line._replace(label=line.found.claim.metric))
+                group = (line.standing.claim.row, "")
+                rest.setdefault(group, []).append(line._replace(label=line.standing.claim.metric))
     drawn = []
     for (row, measure), lines in (*groups.items(), *rest.items()):
         title = f"{measure}, by row"
         if row:
-            title = f"{what(lines[0].found.claim)} ({row}){measure and ': '}{measure}"
+            title = f"{what(lines[0].standing.claim)} ({row}){measure and ': '}{measure}"
         pages = [lines[i : i + charts.MOST] for i in range(0, len(lines), charts.MOST)]
         for n, page in enumerate(pages):
             part = f" ({n + 1} of {len(pages)})" if len(pages) > 1 else ""

@@ -8,10 +8,10 @@ mass at 0 and 1. Magnitude keeps the largest weights, without learning.
 Scores and masks are trees like the parameters, with None where a leaf is not masked. Parameters are
 any tree of arrays: linen's, or the state of `graph, params = nnx.split(model)`.
 
-    found = masks.search(f, params, loss, batches)  # f: params, x -> outputs
-    subnetwork = masks.apply(params, found.masks)  # then model.apply({"params": subnetwork}, x)
-    ablated = masks.ablate(params, found.masks)  # or nnx.merge(graph, ablated)(x)
-    masks.save("subject.npz", found.masks)  # masks.read("subject.npz", params)
+    part = masks.search(f, params, loss, batches)  # f: params, x -> outputs
+    subnetwork = masks.apply(params, part.masks)  # then model.apply({"params": subnetwork}, x)
+    ablated = masks.ablate(params, part.masks)  # or nnx.merge(graph, ablated)(x)
+    masks.save("subject.npz", part.masks)  # masks.read("subject.npz", params)
 
 The parts of a search, for a loop of your own: `init`, `soft`, `beta_schedule`, `penalty`, `hard`.
 
@@ -482,10 +482,10 @@ def search(
     >>> params = {"kernel": jnp.array([[1.0, 2.0]])}
     >>> x = jax.random.normal(jax.random.key(0), (64, 2))
     >>> loss = lambda outputs, y: jnp.mean((outputs - y) ** 2)
-    >>> found = masks.search(f, params, loss, [(x, jnp.tanh(x[:, 0]))], epochs=50, penalty=1e-3)
-    >>> found.masks["kernel"].tolist(), float(found.kept)  # the first part alone
+    >>> part = masks.search(f, params, loss, [(x, jnp.tanh(x[:, 0]))], epochs=50, penalty=1e-3)
+    >>> part.masks["kernel"].tolist(), float(part.kept)  # the first part alone
     ([[1.0, 0.0]], 0.5)
-    >>> masks.ablate(params, found.masks)["kernel"].tolist()  # the second part is left
+    >>> masks.ablate(params, part.masks)["kernel"].tolist()  # the second part is left
     [[0.0, 2.0]]
     """
     trees.one_of("family", family, tuple(FAMILIES))

@@ -178,7 +178,7 @@ def _value(
         _check_precision(whole, rtol, atol)
         n_rows = whole.shape[1]
         if condition == "relaxed":
-            sigma, vectors = (np.asarray(found) for found in jacobians.compiled_spectrum(whole))
+            sigma, vectors = map(np.asarray, jacobians.compiled_spectrum(whole))
         else:  # only what P' hides needs directions, and they cost most of the SVD
             sigma, vectors = np.asarray(jacobians.compiled_singular_values(whole)), None
     least = max(rtol * sigma.max(initial=0), atol)
@@ -191,10 +191,12 @@ def _value(
         stack = jacobians.merged(composition, points, component, pixelwise, True)
         # No sum has a higher rank than the stack.
         if not n_hidden(np.asarray(jacobians.compiled_singular_values(stack))[judged]):
-            found = jacobians.search(composition, points, component, pixelwise, judged, n_hidden)
-            if found[0] is not None:
-                subset, sigma = found[0], np.array(sigma)
-                sigma[judged], hidden[judged] = found[1], False
+            some, of_some = jacobians.search(
+                composition, points, component, pixelwise, judged, n_hidden
+            )
+            if some is not None:
+                subset, sigma = some, np.array(sigma)
+                sigma[judged], hidden[judged] = of_some, False
     if condition == "relaxed":
         leak = jacobians.leak(composition, others, component, pixelwise, vectors, hidden)
         hidden = hidden & (leak > least)[:, None]

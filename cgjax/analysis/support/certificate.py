@@ -299,9 +299,9 @@ def _answer(premises, support, n):
         )
     elif failing:
         first = next(premise for premise in premises if premise.name == failing[0])
-        found = first.value if np.isnan(first.worst) else first.worst
+        value = first.value if np.isnan(first.worst) else first.worst
         verdict = (
-            f"the theorem does not apply: {first.name} fails ({first.words}: worst {found:.3g}, "
+            f"the theorem does not apply: {first.name} fails ({first.words}: worst {value:.3g}, "
             f"needed {first.limit:.3g})"
         )
         verdict += f"; {', '.join(failing[1:])} too" if failing[1:] else ""

@@ -78,8 +78,8 @@ def _dense(composition, points, component):
 
             return jax.jacfwd(along)(jnp.zeros(CHUNK, values.dtype))  # [N, CHUNK]
 
-        found = jax.lax.map(columns, basis)  # [chunks, N, CHUNK]
-        return jnp.moveaxis(found, 0, 1).reshape(found.shape[1], -1)[:, :n_columns]
+        jacobian = jax.lax.map(columns, basis)  # [chunks, N, CHUNK]
+        return jnp.moveaxis(jacobian, 0, 1).reshape(jacobian.shape[1], -1)[:, :n_columns]
 
     return jax.lax.map(lambda slots: one_point(*slots), tuple(points))[:, None]
 
@@ -186,8 +186,8 @@ def merged(composition, points, component, pixelwise, stacked):
     """The summed Jacobian [blocks, rows, M] over all points, or the R factor of their stack."""
     whole = None
     for part in _parts(points):
-        found = _evidence(composition, part, component, pixelwise, stacked)
-        whole = found if whole is None else _merge(whole, found, stacked)
+        evidence = _evidence(composition, part, component, pixelwise, stacked)
+        whole = evidence if whole is None else _merge(whole, evidence, stacked)
     _check_finite(whole, "these slots")
     return whole
 
@@ -204,8 +204,8 @@ compiled_singular_values, compiled_spectrum = jax.jit(singular_values), jax.jit(
 
 @functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise", "stacked"))
 def _evidence(composition, points, component, pixelwise, stacked):
-    found = blocks(composition, points, component, pixelwise)
-    return triangular(jnp.concatenate(found, axis=1)) if stacked else jnp.sum(found, 0)
+    each = blocks(composition, points, component, pixelwise)
+    return triangular(jnp.concatenate(each, axis=1)) if stacked else jnp.sum(each, 0)
 
 
 @functools.partial(jax.jit, static_argnames="stacked")
@@ -274,16 +274,16 @@ def leak(composition, points, component, pixelwise, vectors, hidden):
     directions = vectors * hidden[:, None, :]
     worst = np.zeros(len(hidden))
     for part in _parts(points):
-        found = _blocks(composition, part, component, pixelwise)
-        worst = np.maximum(worst, np.asarray(_along(found, directions)))
+        matrices = _blocks(composition, part, component, pixelwise)
+        worst = np.maximum(worst, np.asarray(_along(matrices, directions)))
     _check_finite(worst, "points of unseen")
     return worst
 
 
 @jax.jit
-def _along(found, columns):
+def _along(matrices, columns):
     """The longest image of a column under any point's matrix: [blocks]."""
-    moved = jnp.einsum("pbrm,bmv->pbrv", found, columns)
+    moved = jnp.einsum("pbrm,bmv->pbrv", matrices, columns)
     return jnp.max(jnp.linalg.norm(moved, axis=2), axis=(0, 2))
 
 
@@ -292,8 +292,8 @@ def _parts(points):
         yield tuple(slot[start : start + BLOCK] for slot in points)
 
 
-def _check_finite(found, where):
-    if not np.all(np.isfinite(found)):
+def _check_finite(jacobian, where):
+    if not np.all(np.isfinite(jacobian)):
         raise ValueError(
             f"the Jacobian is not finite: the composition is not differentiable at {where}"
         )
