@@ -1,6 +1,5 @@
 """Scores of predictions against targets of the same shape: [n, outputs], or images."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
