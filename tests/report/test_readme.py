@@ -1,8 +1,5 @@
 """Sentences of READMEs that a changed record would make false, and the fields of templates."""
 
-import pathlib
-import re
-
 import numpy as np
 import pytest
 import scipy.stats
@@ -77,35 +74,3 @@ def test_fields_that_are_flat_compose_and_others_do_not():
 def test_how_often_pairs_of_the_test_occur_in_training():
     record = report.entries("resistance")
     assert [resistance.occurrences(share)(record, {}) for share in (0.9, 0.99)] == ["13", "1.3"]
-
-
-# --- readmes --------------------------------------------------------------------------------------
-# Every README: its links and anchors exist.
-
-
-ROOT = pathlib.Path(__file__).parents[2]
-PAGES = [
-    path
-    for folder in (".", "cgjax", "configs", "launch")
-    for path in sorted((ROOT / folder).glob("*.md" if folder == "." else "**/README.md"))
-]
-
-
-def anchors(path: pathlib.Path) -> set[str]:
-    """The anchors that GitHub gives to the headings of a page."""
-    headings = re.findall(r"^#+ (.+)$", path.read_text(), flags=re.M)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links(page):
-    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
-        if link.startswith("http"):
-            assert link.startswith("https://"), link
-            continue
-        name, _, anchor = link.partition("#")
-        target = (page.parent / name).resolve() if name else page
-        assert target.exists(), link
-        assert target.is_relative_to(ROOT), link
-        if anchor:
-            assert anchor in anchors(target), link
