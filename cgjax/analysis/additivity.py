@@ -311,14 +311,6 @@ def similarity_of_gram(
     return Similarity(groups.x, groups.splits, values)
 
 
-def normalised(similar: Similarity) -> np.ndarray:
-    """Similarity [g, g], scaled so that disjoint combinations have mean 0 and identical ones 1."""
-    kappa = structure(similar).kappa
-    if not np.isfinite(kappa[-1] - kappa[0]) or kappa[-1] == kappa[0]:
-        raise ValueError("similar has no scale: it needs disjoint and identical pairs that differ")
-    return (similar.values - kappa[0]) / (kappa[-1] - kappa[0])
-
-
 def structure(similar: Similarity) -> Structure:
     """Similarity by the components that two groups share, over all ordered pairs of groups.
 

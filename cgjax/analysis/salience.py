@@ -253,27 +253,6 @@ def features(x: jax.Array, sizes: Sequence[int], weights: jax.Array) -> jax.Arra
     return jnp.concatenate(blocks, axis=1)
 
 
-@float64
-def conjunction_terms(
-    x: jax.Array, x_train: jax.Array, dual: jax.Array, weights: jax.Array
-) -> jax.Array:
-    """Theorem 4.2: the terms f_J(z_J) [..., 2^C, n] whose sum is the kernel machine's f(z).
-
-    x: [n, C]. x_train: [m, C]. dual: a_i [..., m]. weights: s_J [..., 2^C].
-    A term is zero where its conjunction does not occur in x_train.
-    """
-    shared, weights = _shared(x=x, x_train=x_train), _table("weights", weights, 1)
-    dual = _table("dual", dual, 1)
-    if dual.shape[-1] != shared.shape[1]:
-        raise ValueError(f"dual must be [..., {shared.shape[1]}], as x_train, got {dual.shape}")
-    needed = subsets(shared.shape[-1])
-    if weights.shape[-1] != len(needed):
-        raise ValueError(f"weights must be [..., {len(needed)}], by subset, got {weights.shape}")
-    has_all = jnp.all(shared[None] | ~needed[:, None, None], axis=-1)
-    sums = jnp.einsum("jnm,...m->...jn", has_all.astype(jnp.float64), dual)
-    return jnp.einsum("...j,...jn->...jn", weights, sums)
-
-
 # --- spectrum -------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,5 @@
 """Scores of predictions against targets of the same shape: [n, outputs], or images."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -85,18 +83,6 @@ def _pair(y, yhat):
     if any(jnp.issubdtype(a.dtype, jnp.complexfloating) for a in (y, yhat)):
         raise ValueError("y and yhat must be real: score real and imaginary parts separately")
     return [a if jnp.issubdtype(a.dtype, jnp.floating) else 1.0 * a for a in (y, yhat)]
-
-
-def batched(metric: Callable, y: jax.Array, yhat: jax.Array, batch: int) -> jax.Array:
-    """Mean of `metric` over consecutive batches of rows: how the papers report R2."""
-    if y.shape[:1] != yhat.shape[:1] or len(y) == 0:
-        raise ValueError(
-            f"y and yhat must have the same number of rows, not 0: got {y.shape}, {yhat.shape}"
-        )
-    if batch < 1 or len(y) % batch:
-        raise ValueError(f"batch must divide the {len(y)} rows, got {batch}")
-    pairs = [a.reshape(-1, batch, *a.shape[1:]) for a in (y, yhat)]
-    return jnp.mean(jax.lax.map(lambda pair: metric(*pair), tuple(pairs)))
 
 
 def entries(name: str, array: jax.Array) -> dict[str, jax.Array]:

@@ -124,13 +124,6 @@ class VisionTransformer(nn.Module):
         first = jnp.broadcast_to(self.class_token, (len(x), 1, self.hidden))
         return jnp.concatenate([first, patches], axis=1) + self.position
 
-    def hidden_states(self, x) -> list[jax.Array]:
-        """The embedding, the output of each layer, and the last output normalised."""
-        states = [self.embed(x)]
-        for layer in self.layer:
-            states.append(layer(states[-1]))
-        return [*states, self.norm(states[-1])]
-
 
 def cut(x: jax.Array, size: int) -> jax.Array:
     """Square patches of x [B, H, W, c], row by row: [B, patches, size * size * c]."""

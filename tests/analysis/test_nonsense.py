@@ -306,7 +306,6 @@ SOUND = {
     "salience.overlap_kernel": dict(x1=X, x2=X, kappa=KAPPA),
     "salience.subset_kernel": dict(x1=X, x2=X, kappa=SUBSETS),
     "salience.features": dict(x=X, sizes=(2, 2), weights=np.ones(4)),
-    "salience.conjunction_terms": dict(x=X, x_train=X, dual=np.ones(4), weights=np.ones(4)),
     "salience.spectrum": dict(kappa=KAPPA, sizes=(2, 3)),
     "salience.is_psd": dict(kappa=KAPPA, sizes=(2, 3), tolerance=1e-8),
     "salience.layers": dict(kappa=KAPPA, layer_map=salience.relu, depth=2),
@@ -329,7 +328,6 @@ SOUND = {
     "additivity.type_magnitudes": dict(labels=CONTEXT, coefficients=np.ones(3), relevant=(1, 2)),
     "additivity.similarity": dict(x=X, features=TARGETS, n_samples=1),
     "additivity.similarity_of_gram": dict(x=X, gram=K, splits=SPLITS, n_samples=1),
-    "additivity.normalised": dict(similar=FLAT),
     "additivity.structure": dict(similar=FLAT),
     "training_sets.scores": dict(kernel=K, targets=Y, is_train=SOME),
     "training_sets.greedy": dict(kernel=K, targets=Y, n=1, start=(0,), goal="error"),
@@ -432,7 +430,6 @@ SOUND = {
     "metrics.mse": dict(y=TARGETS, yhat=TARGETS),
     "metrics.r2_uniform": dict(y=TARGETS, yhat=TARGETS),
     "metrics.r2_variance_weighted": dict(y=TARGETS, yhat=TARGETS),
-    "metrics.batched": dict(metric=metrics.mse, y=TARGETS, yhat=TARGETS, batch=2),
     "dependence.parts": dict(shape=(4,), n=2, axis=0),
     "dependence.gradient_dependence": _PARTS | dict(centred=True, chunk=32),
     "dependence.shares": dict(dependence=np.ones((1, 2))),
@@ -524,10 +521,10 @@ KINDS = {
     "activations values",
     aligned: "y yhat targets outputs design",
     score: " ".join(f"metrics.{name}:y metrics.{name}:yhat" for name in
-                    ("ssim", "mse", "r2_uniform", "r2_variance_weighted", "batched")),
+                    ("ssim", "mse", "r2_uniform", "r2_variance_weighted")),
     combinations: "asked factors factor_tables.held:p factor_tables.held:q "
     "salience.overlap_kernel:x1 "
-    "salience.overlap_kernel:x2 salience.features:x salience.conjunction_terms:x_train "
+    "salience.overlap_kernel:x2 salience.features:x "
     "factorization.binary:z1 factorization.binary:z2",
     classes: "dependence.information:a dependence.information:b y2 y1 ablation random",
     kernel: "k_train gram kernel",
@@ -616,8 +613,6 @@ INVALID = {
     "salience.overlap_kernel:kappa": [SUBSETS],
     "salience.features:x": [X + 1, X - 1],
     "salience.features:weights": [np.ones(3), np.ones(8), spoilt(np.ones(4), -1)],
-    "salience.conjunction_terms:dual": [np.ones(3), TARGETS],
-    "salience.conjunction_terms:weights": [np.ones(2)],
     "salience.is_psd:tolerance": [1.0],
     "salience.layers:kappa": [[0, 0.3, 0], [0, 1.3, 1], [0, -0.3, -1]],
     "salience.layers:layer_map": ["relu"],
@@ -643,8 +638,6 @@ INVALID = {
     "additivity.similarity_of_gram:gram": [INDEFINITE],
     "additivity.similarity_of_gram:x": [X + 0.5],
     "additivity.similarity_of_gram:splits": [spoilt(Y)],
-    "additivity.normalised:similar": [
-        FLAT, FLAT._replace(values=spoilt(K, at=1)), FLAT._replace(x=X[:1], values=K[:1, :1])],
     "additivity.structure:similar": [FLAT._replace(values=spoilt(K, at=1)), FLAT._replace(x=X[:3])],
     "training_sets.scores:kernel": [INDEFINITE],
     "training_sets.scores:targets": [THREE],
@@ -772,7 +765,6 @@ INVALID = {
     "ntk.linearised.linearised_fit:tolerance": [0.0, 5],
     "metrics.ssim:yhat": [np.ones((2, 8, 8))],
     "metrics.mse:yhat": [np.ones(4), np.ones((1, 2))],
-    "metrics.batched:yhat": [np.ones((6, 2))],
     "dependence.parts:n": [3],
     "dependence.parts:axis": [1],
     "dependence.parts:shape": [(4, 0)],
@@ -924,7 +916,7 @@ CALLS = [
     ("stats.share_interval", "failures", dict(successes=3)),
     ("metrics.ssim", "window", dict(y=np.ones((5, 5)), yhat=np.ones((5, 5)))),
     *[(f"metrics.{name}", "y", dict(y=TARGETS[:0], yhat=TARGETS[:0]))
-      for name in ("mse", "r2_uniform", "r2_variance_weighted", "batched")],
+      for name in ("mse", "r2_uniform", "r2_variance_weighted")],
     ("dependence.information", "a", dict(a=[], b=[])),
     ("dependence.confusion", "n_classes", dict(
         yhat=[0, 0], y=[0, 0], suggested=[[0], [0]], n_classes=1)),

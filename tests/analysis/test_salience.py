@@ -38,7 +38,7 @@ def compiled(function, *static):
     return run
 
 
-features, conjunction_terms = compiled(sal.features, "sizes"), compiled(sal.conjunction_terms)
+features = compiled(sal.features, "sizes")
 subset_kernel = compiled(sal.subset_kernel)
 
 
@@ -128,24 +128,6 @@ def test_features_have_the_kernel(table):
     assert phi.shape[1] == np.prod(np.array(sizes) + 1)
     kernel = subset_kernel(x, x, sal.moebius_inverse(weights))
     np.testing.assert_allclose(phi @ phi.T, kernel, atol=1e-12)
-
-
-@examples
-@given(tables(), st.integers(0, 2**32 - 1))
-def test_terms_sum_to_f_and_vanish_for_unseen_conjunctions(table, seed):
-    """Theorem 4.2, for any dual coefficients and any training set."""
-    sizes, kappa = table
-    rng = np.random.default_rng(seed)
-    x = grid(sizes)
-    x_train = rng.permutation(x)[: len(x) // 2]
-    dual = rng.normal(size=len(x_train))
-    terms = conjunction_terms(x, x_train, dual, sal.moebius(kappa))
-    f = subset_kernel(x, x_train, kappa) @ dual
-    np.testing.assert_allclose(terms.sum(axis=0), f, atol=1e-12)
-    for term, member in zip(terms, sal.subsets(len(sizes))):
-        seen = {tuple(row) for row in x_train[:, member]}
-        unseen = [tuple(row) not in seen for row in x[:, member]]
-        assert np.all(term[unseen] == 0)
 
 
 @examples

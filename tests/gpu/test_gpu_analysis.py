@@ -116,7 +116,6 @@ def host_calls() -> dict:
         ),
         "additivity.similarity": similar,
         "additivity.similarity_of_gram": lambda: additivity.similarity_of_gram(pairs, gram),
-        "additivity.normalised": lambda: additivity.normalised(similar()),
         "additivity.structure": lambda: additivity.structure(similar()),
         "dependence.parts": lambda: dependence.parts((2, 4), 2, 1),
         "dependence.recombined": lambda: dependence.recombined(x, thirds),

@@ -36,7 +36,6 @@ LAYERS = {
 TEXT = ("minilm",)  # backbones that read sentences
 RANDOM = ("efficientnet_lite0", "resnet50", "minilm")  # VGG16 would take four times their time
 N_RANDOM = 3  # draws of random weights
-SIDES = (64, 96, 128, 160, 224)
 PIXELS = 32  # side of the images that the control reads
 BATCH = 16
 # All pairs of the block, of which some are held out.

@@ -10,6 +10,7 @@ Three kinds of file are read: PyTorch's zip archive, PyTorch's older sequence of
 the numbers, and one pickle of NumPy arrays. PyTorch's tar archive of 2016 is refused.
 """
 
+import contextlib
 import io
 import json
 import math
@@ -17,8 +18,8 @@ import os
 import pathlib
 import pickletools
 import zipfile
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -99,17 +100,23 @@ class Array:
         self.value = flat.reshape(shape, order="F" if is_fortran is True else "C")
 
 
-def read(path) -> dict[str, np.ndarray]:
-    """{name: array} of a file; the names of nested dicts are joined by "/"."""
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise BadInput(f"'{path}' is not a file: name a file of PyTorch or a pickle of arrays")
+@contextlib.contextmanager
+def opened(path, what: str) -> Iterator[tuple[BinaryIO, int]]:
+    """The open file and its size in bytes; BadInput if it cannot be read."""
+    if not pathlib.Path(path).is_file():
+        raise BadInput(f"'{path}' is not a file: name {what}")
     try:
         with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            return _read(file, size)
+            yield file, os.fstat(file.fileno()).st_size
     except OSError as error:
         raise BadInput(f"cannot read '{path}': {error.strerror}") from None
+
+
+def read(path) -> dict[str, np.ndarray]:
+    """{name: array} of a file; the names of nested dicts are joined by "/"."""
+    try:
+        with opened(path, "a file of PyTorch or a pickle of arrays") as (file, size):
+            return _read(file, size)
     except Refused as error:
         raise BadInput(f"'{path}' is refused: it holds {error}; only arrays are read") from None
     except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile) as error:  # also of zipfile
@@ -437,18 +444,11 @@ class Entry(NamedTuple):
 
 def read_safetensors(path) -> dict[str, np.ndarray]:
     """{name: array} of a file; F32 and BF16 as float32, F16 as float16, I64 as int64."""
-    path = pathlib.Path(path)
-    if not path.is_file():
-        raise BadInput(f"'{path}' is not a file: name a safetensors file")
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            header, start = _header(file, size, path)
-            entries = [_tensor_entry(name, fields, path) for name, fields in header.items()]
-            _check_places(entries, size - start, path)
-            return {entry.name: _array(file, start, entry, path) for entry in entries}
-    except OSError as error:
-        raise BadInput(f"cannot read '{path}': {error.strerror}") from None
+    with opened(path, "a safetensors file") as (file, size):
+        header, start = _header(file, size, path)
+        entries = [_tensor_entry(name, fields, path) for name, fields in header.items()]
+        _check_places(entries, size - start, path)
+        return {entry.name: _array(file, start, entry, path) for entry in entries}
 
 
 def _header(file, size, path) -> tuple[dict, int]:

@@ -140,19 +140,6 @@ def test_images(drawn):
     np.testing.assert_allclose(images, (colours / 255 - 0.9) / 0.1, atol=1e-5)
 
 
-def test_shuffled(drawn):
-    maps, palettes, odd = jax.jit(sets.shuffled)(jax.random.key(0), *map(jnp.asarray, drawn))
-    assert len(np.unique(odd)) > 1
-    for i in range(10):
-        np.testing.assert_array_equal(maps[i, odd[i]], drawn.maps[i, 3])
-        np.testing.assert_array_equal(palettes[i, odd[i]], drawn.palettes[i, 3])
-        left = sorted(each.tobytes() for each in np.asarray(maps[i]))
-        assert left == sorted(each.tobytes() for each in drawn.maps[i])
-    more = jnp.zeros((4000, 4, 1, 1), jnp.uint8), jnp.zeros((4000, 4, 1, 3), jnp.uint8)
-    counts = np.bincount(sets.shuffled(jax.random.key(1), *more)[2], minlength=4)
-    assert np.abs(counts - 1000).max() < 140  # five standard errors
-
-
 def test_speed_is_measured():
     speed = sets.problems_per_second("number-contact", n=20, image_size=32, processes=1)
     assert min(speed) > 0 and speed.processes == 1

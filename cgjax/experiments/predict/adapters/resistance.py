@@ -30,14 +30,11 @@ BINS = 8  # values of each coordinate, for predictors that need values
 
 def program(config, settings) -> Program:
     """Every start and penalty on setting A; the square that training never shows is unseen."""
-    experiment, heads = plane.experiment(settings), settings.model.heads
-    f = plane.predictor(settings)
-    members = plane.settings(settings)
-    replicas = np.arange(len(settings.train.seeds) * len(members)).reshape(-1, len(members))
+    experiment, members = plane.experiment(settings), plane.settings(settings)
     data = jax.tree.map(np.asarray, experiment.data)
     cases = []
     for s in range(len(settings.train.seeds)):
-        points, new = (tree.take(data[name], replicas[s, 0]) for name in ("train", "test"))
+        points, new = (tree.take(data[name], s * len(members)) for name in ("train", "test"))
         chosen = some(len(points.x), config.eval.n_train)
         x, y = points.x[chosen], targets(settings, points.y[chosen])
         # A point on the edge of the held-out square belongs to a bin that is asked.
@@ -49,25 +46,36 @@ def program(config, settings) -> Program:
     def layer(params, x):
         return hidden(settings, params, x)
 
-    kind = "towers" if settings.model.towers else f"heads_{heads}" if heads > 1 else "plain"
-    subjects = [
-        Subject(
-            task=f"plane_{settings.data.n_points}",
-            model="_".join(
-                [kind, str(settings.model.width), *member.name.replace(",", "").split()]
-            ),
-            rows=tuple(replicas[:, i].tolist()),
-            f=f,
-            layer=layer,
-            data=tuple(cases),
-            score=first_head_accuracy,
-            chance=0.5,
-            # Each of two heads needs its own coordinate; with one head the target needs X_1.
-            parts=Parts(plane.INPUTS, plane.outputs_of(heads, 2), centred=True),
+    size = f"{_kind(settings.model)}_{settings.model.width}"
+    pairs_of_members = [
+        (
+            f"plane_{settings.data.n_points}",
+            "_".join([size, *member.name.replace(",", "").split()]),
+            tuple(cases),
         )
-        for i, member in enumerate(members)
+        for member in members
     ]
-    return Program(experiment, plane.in_steps(settings), tuple(subjects))
+    subjects = _subjects(settings, plane, pairs_of_members, layer, 2)
+    return Program(experiment, plane.in_steps(settings), subjects)
+
+
+def _subjects(settings, module, pairs_of_members, layer, n_classes: int) -> tuple[Subject, ...]:
+    """pairs_of_members: task, model and data of each setting; replicas are seeds x settings.
+
+    Each of two heads needs its own part of the input; with one head the target needs the first.
+    """
+    f, heads = module.predictor(settings), settings.model.heads
+    replicas = np.arange(len(settings.train.seeds) * len(pairs_of_members))
+    rows = replicas.reshape(-1, len(pairs_of_members)).T.tolist()
+    parts = Parts(module.INPUTS, plane.outputs_of(heads, n_classes), centred=True)
+    return tuple(
+        Subject(task, model, tuple(row), f, layer, data, first_head_accuracy, parts, 1 / n_classes)
+        for row, (task, model, data) in zip(rows, pairs_of_members)
+    )
+
+
+def _kind(model) -> str:
+    return "towers" if model.towers else f"heads_{model.heads}" if model.heads > 1 else "plain"
 
 
 def bins(x) -> np.ndarray:
@@ -100,32 +108,20 @@ def digits_program(config, settings) -> Program:
     model, members, seeds = settings.model, pairs.settings(settings), settings.train.seeds
     net, experiment = pairs.network(settings), pairs.experiment(settings)
     images = jax.tree.map(jnp.asarray, experiment.data["train"])
-    kind = "towers" if model.towers else f"heads_{model.heads}" if model.heads > 1 else "plain"
 
     def layer(params, x):
         return nn.relu(captured(net, "dense_0", {"params": params}, x))
 
-    replicas = np.arange(len(seeds) * len(members)).reshape(-1, len(members))
-    subjects = []
-    for i, member in enumerate(members):
+    pairs_of_members = []
+    for member in members:
         # The first label of a member is its width, if there are several.
         labels = member.name.split(", ")[len(settings.data.widths) > 1 :]
         width = int(member.numbers["width"])
-        subjects.append(
-            Subject(
-                task=f"width_{width}",
-                model="_".join([model.arch, kind, *" ".join(labels).split()]),
-                rows=tuple(replicas[:, i].tolist()),
-                f=pairs.predictor(settings),
-                layer=layer,
-                data=tuple(_digits_data(config, settings, images, width, seed) for seed in seeds),
-                score=first_head_accuracy,
-                chance=1 / C,
-                # Each of two heads needs its own digit; with one head the target needs the left.
-                parts=Parts(pairs.INPUTS, plane.outputs_of(model.heads, C), centred=True),
-            )
-        )
-    return Program(experiment, pairs.in_steps(settings), tuple(subjects), block="digits")
+        name = "_".join([model.arch, _kind(model), *" ".join(labels).split()])
+        data = tuple(_digits_data(config, settings, images, width, seed) for seed in seeds)
+        pairs_of_members.append((f"width_{width}", name, data))
+    subjects = _subjects(settings, pairs, pairs_of_members, layer, C)
+    return Program(experiment, pairs.in_steps(settings), subjects, block="digits")
 
 
 def _digits_data(config, settings, images: pairs.Digits, width: int, seed: int) -> Data:

@@ -2,7 +2,7 @@
 
 Sets are named as in the paper's procedure: compositional, mask_a, mask_b, test_a, test_b,
 odd_breaks_both; a and b are the subroutines in `rules.RULES`. Names such as `mask_inside` are
-accepted too. The odd image of a problem is the last one until `shuffled` permutes them.
+accepted too. The odd image of a problem is the last one.
 """
 
 import contextlib
@@ -106,15 +106,6 @@ def pixels(maps: jax.Array, palettes: jax.Array) -> jax.Array:
 def normalised(pixels: jax.Array) -> jax.Array:
     """Normalised pixels, the input of networks, from pixels in [0, 1]."""
     return (pixels - MEAN) / SCALE
-
-
-def shuffled(
-    key: jax.Array, maps: jax.Array, palettes: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The images of each problem in a random order, and the position [n] of the odd one."""
-    order = jnp.argsort(jax.random.uniform(key, maps.shape[:2]), axis=1)
-    rows = jnp.arange(maps.shape[0])[:, None]
-    return maps[rows, order], palettes[rows, order], jnp.argmax(order == IMAGES - 1, axis=1)
 
 
 # --- speed ----------------------------------------------------------------------------------------
