@@ -66,7 +66,9 @@ KINDS = {
         *((row, {"model.n_hidden": "1"}) for row in ("one_step", "gradients", "landscape")),
         *((row, {"model.n_hidden": "1"}) for row in ("optimisers", "control", "tangent")),
     ),
-    "subnetworks": tuple((row, {}) for row in ("tangent", "families", "simclr", "vit")),
+    "subnetworks": tuple(
+        (row, {}) for row in ("tangent", "families", "generalization", "simclr", "vit")
+    ),
     "coverage": (("demo", {}),),
     "predict": (("demo", {}),),
     "bumps": tuple(

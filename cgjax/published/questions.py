@@ -8,13 +8,17 @@ Fields are those of `report.readme`. Literals only.
 # (question, row, ((sentence, its findings), ...))
 QUESTIONS = (
     (
-        "Do images alone suffice, without latents?", "`sprites:unsupervised_conv`",
+        "Do images alone suffice, without latents?",
+        "`sprites:unsupervised_conv`, `_attention`",
         (
             ("Slots of an autoencoder tell the latents of new combinations if all combinations are "
-             "seen (R2 {{sprites/unsupervised_conv-fast random: slots_all, reconstruction .2f}}), "
+             "seen (R2 {{sprites/unsupervised_conv-fast random: slots_all, reconstruction .2f}}; "
+             "slot attention "
+             "{{sprites/unsupervised_attention-fast random: slots_all, reconstruction .2f}}), "
              "worse from seven smaller supports "
-             "({{sprites/unsupervised_conv-fast diagonal_broad: slots_all, reconstruction .2f}} at "
-             "best).",
+             "({{sprites/unsupervised_conv-fast diagonal_broad: slots_all, reconstruction .2f}} "
+             "and {{sprites/unsupervised_attention-fast diagonal_broad: slots_all, reconstruction "
+             ".2f}} at best).",
              ("sprites.slots_carry_over_only_from_all_combinations",)),
             ("Consistency of recombined slots, in our form, closes less than half of the gap.",
              ("sprites.consistency_closes_less_than_half",)),
@@ -31,13 +35,24 @@ QUESTIONS = (
         ),
     ),
     (
-        "Do real images compose alike?", "`support:cut_outs`",
+        "Do real images compose alike?", "`support:cut_outs`, `digits`",
         (
-            ("Of pairs of CIFAR-10 cut-outs that training never shows, "
-             "{{support/cut_outs-default table/determined pairs drawn right .0%}} are drawn right "
-             "if the support determines them, "
-             "{{support/cut_outs-default table/open pairs drawn right .0%}} if not (default size).",
+            ("Of pairs of CIFAR-10 cut-outs that training never shows, a table of pictures draws "
+             "{{support/cut_outs-fast table/determined pairs drawn right .0%}} right if the "
+             "support determines them, "
+             "{{support/cut_outs-fast table/open pairs drawn right .0%}} if not (digits: "
+             "{{support/digits-fast table/determined pairs drawn right .1%}} and "
+             "{{support/digits-fast table/open pairs drawn right .1%}}).",
              ("support.determined_pairs_are_drawn_right",)),
+            ("But this is hardly evidence for the condition: one network for both pictures has "
+             "such a contrast too "
+             "({{support/cut_outs-fast monolithic/determined pairs drawn right .0%}} and "
+             "{{support/cut_outs-fast monolithic/open pairs drawn right .0%}}), and within a "
+             "support openness hardly orders pairs (tau "
+             "{{support/cut_outs-fast table/tau-b(open, error) within supports .2f}} and "
+             "{{support/digits-fast table/tau-b(open, error) within supports .2f}}).",
+             ("support.one_network_has_the_contrast_too",
+              "support.openness_hardly_orders_within_supports")),
         ),
     ),
     (
@@ -83,6 +98,23 @@ QUESTIONS = (
              "({{resistance/overlaid-fast overlaid/B, X_2 absent 0.9: test accuracy .2f}} and "
              "{{resistance/overlaid-fast overlaid/rho 0.9: test accuracy .2f}}).",
              ("resistance.overlaid.overlaid_rare_b_below_rho_0.9",)),
+        ),
+    ),
+    (
+        "Does structure go with generalization?", "`subnetworks:generalization`",
+        (
+            ("Weakly: over 30 small BERTs tau of structure and held-out accuracy is "
+             "{{subnetworks/generalization-fast tau of structure and held-out accuracy over bases "
+             ".2f}} ({{subnetworks/generalization-fast tau of structure and held-out accuracy over "
+             "bases, 2.5 % .2f}} to {{subnetworks/generalization-fast tau of structure and "
+             "held-out accuracy over bases, 97.5 % .2f}}) with fixed masks.",
+             ("subnetworks.structure_goes_with_generalization",)),
+            ("Among bases that solve the rule nothing can be shown, with fixed "
+             "({{subnetworks/generalization-fast tau of structure and held-out accuracy over bases "
+             "that solve the rule .2f}}) or selected masks "
+             "({{subnetworks/generalization-fast tau of structure, selected and held-out accuracy "
+             "over bases that solve the rule .2f}}).",
+             ("subnetworks.structure_among_bases_that_solve_the_rule",)),
         ),
     ),
 )  # fmt: skip

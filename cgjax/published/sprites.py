@@ -163,7 +163,11 @@ CLAIMS = {
             [
                 ("unsupervised_conv", "random: slots_all, reconstruction"),
                 ("unsupervised_conv", "{0}: slots_all, reconstruction"),
-            ]
+            ],
+            [
+                ("unsupervised_attention", "random: slots_all, reconstruction"),
+                ("unsupervised_attention", "{0}: slots_all, reconstruction"),
+            ],
         ],
         "each": (
             "orthogonal",

@@ -627,6 +627,37 @@ CLAIMS = {
         "chains": [[("{0}", "random_weights/{1}: abl_diff, selected"), 0]],
         "each": LANGUAGE,
     },
+    "structure_goes_with_generalization": {
+        "kind": "finding",
+        "sentence": "Over 30 small BERTs that differ in their seed, structure and accuracy on "
+        "held-out combinations are correlated in the fixed configuration (interval of tau above "
+        "zero), also beyond random removals",
+        "computed": True,
+        "where": "open question: structure and generalization",
+        "chains": [
+            [("generalization", "tau of {0} and held-out accuracy over bases, 2.5 %"), 0],
+        ],
+        "each": (("structure",), ("structure beyond random removals",)),
+    },
+    "structure_among_bases_that_solve_the_rule": {
+        "kind": "finding",
+        "sentence": "Among bases that solve the rule no correlation can be shown, with fixed or "
+        "selected masks (intervals of tau include zero)",
+        "computed": True,
+        "where": "open question: structure and generalization, control",
+        "chains": [
+            [
+                ("generalization", "tau of {0} that solve the rule, 97.5 %"),
+                0,
+                ("generalization", "tau of {0} that solve the rule, 2.5 %"),
+            ],
+        ],
+        "each": (
+            ("structure and held-out accuracy over bases",),
+            ("structure beyond random removals and held-out accuracy over bases",),
+            ("structure, selected and held-out accuracy over bases",),
+        ),
+    },
 }
 
 CAUSES = {

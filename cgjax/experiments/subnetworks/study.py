@@ -359,8 +359,8 @@ def over_widths(config, metrics: dict, arrays: dict) -> dict:
     """Rank correlations as in `_related`, over the bases of all parts, which differ in size.
 
     With MANY bases also for the other STRUCTURES, with bootstrap intervals over bases, with p from
-    permutations of structure within parts, and with held-out accuracy within each of several parts,
-    where bases differ in their seed alone.
+    permutations of structure within parts, among bases that solve the rule, and with held-out
+    accuracy within each of several parts, where bases differ in their seed alone.
     """
     labels = {"compositional": "base: test accuracy", "held_out": "base: held-out accuracy"}
     columns, correlations, names = {"part": []}, {}, [name for name, _ in parts(config)]
@@ -381,38 +381,46 @@ def over_widths(config, metrics: dict, arrays: dict) -> dict:
         columns["part"].append(np.full(len(columns["structure"][-1]), i))
     columns = {name: np.concatenate(values) for name, values in columns.items()}
     is_many = len(columns["part"]) >= MANY
-    for words in STRUCTURES if is_many else ("structure",):
-        if len(columns.get(words, ())) != len(columns["part"]):
-            continue
-        known = np.isfinite(columns[words])
-        some = {name: values[known] for name, values in columns.items()}
-        if is_many:
-            correlations[f"bases with {words}"] = ([known.sum()], [])
-            if known.sum() < FEWEST:
+    groups = {where: np.ones(len(columns["part"]), bool)}
+    if is_many:
+        groups[f"{where} that solve the rule"] = columns["compositional"] >= tables.LEAST
+    for where, is_in in groups.items():
+        for words in STRUCTURES if is_many else ("structure",):
+            if len(columns.get(words, ())) != len(is_in):
                 continue
-        related = _related(some[words], some, where)
-        for name, tau in related.items():
-            name = name.replace("structure", words, 1)
-            correlations[name] = tau
-            key = "held_out" if "held-out" in name else "compositional"
-            if is_many and np.isfinite(tau[0][0]):  # NaN: all bases are alike
-                ends = stats.bootstrap(stats.kendall_tau_b, some[words], some[key], n=500)
-                correlations[f"{name}, 2.5 %"], correlations[f"{name}, 97.5 %"] = (
-                    ([end], []) for end in ends
-                )
-                null = [
-                    stats.kendall_tau_b(shuffled(rng, some[words], some["part"]), some[key])
-                    for _ in range(PERMUTATIONS)
+            known = np.isfinite(columns[words]) & is_in
+            some = {name: values[known] for name, values in columns.items()}
+            if is_many:
+                correlations[f"bases with {words}, {where}"] = ([known.sum()], [])
+                if known.sum() < FEWEST:
+                    continue
+            for name, tau in _related(some[words], some, where).items():
+                name = name.replace("structure", words, 1)
+                correlations[name] = tau
+                if is_many and np.isfinite(tau[0][0]):  # NaN: all bases are alike
+                    key = "held_out" if "held-out" in name else "compositional"
+                    correlations |= _chance(name, rng, some[words], some[key], some["part"])
+            if is_many and len(names) > 1 and "held_out" in some:
+                taus = [
+                    stats.kendall_tau_b(
+                        *(some[key][some["part"] == i] for key in (words, "held_out"))
+                    )
+                    for i in dict.fromkeys(some["part"])
+                    if np.sum(some["part"] == i) > 1
                 ]
-                correlations[f"{name}, p"] = ([stats.null_p(tau[0][0], null)], [])
-        if is_many and len(names) > 1 and "held_out" in some:
-            taus = [
-                stats.kendall_tau_b(*(some[key][some["part"] == i] for key in (words, "held_out")))
-                for i in dict.fromkeys(some["part"])
-                if np.sum(some["part"] == i) > 1
-            ]
-            correlations[f"tau of {words} and held-out accuracy within sizes"] = (taus, [])
+                name = f"tau of {words} and held-out accuracy {where}".replace("over", "within", 1)
+                correlations[name] = (taus, [])
     return correlations
+
+
+def _chance(name: str, rng, structure, accuracy, part) -> dict:
+    """The interval of tau, by bootstrap over bases, and its p from permutations within parts."""
+    low, high = stats.bootstrap(stats.kendall_tau_b, structure, accuracy, n=500)
+    null = [
+        stats.kendall_tau_b(shuffled(rng, structure, part), accuracy) for _ in range(PERMUTATIONS)
+    ]
+    p = stats.null_p(stats.kendall_tau_b(structure, accuracy), null)
+    return {f"{name}, {end}": ([x], []) for end, x in (("2.5 %", low), ("97.5 %", high), ("p", p))}
 
 
 def shuffled(rng, values, labels):

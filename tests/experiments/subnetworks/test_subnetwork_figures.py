@@ -179,7 +179,10 @@ def test_structure_and_generalization(drawn, tmp_path):
     assert low < noise < high and abs(noise) < 0.6
     p = [taus[held_out.format(words, "over") + ", p"][0][0] for words in study.STRUCTURES]
     assert p[0] == p[1] == 2 / (1 + study.PERMUTATIONS) and p[2] > 0.05
-    assert taus["bases with structure, selected"] == ([15], [])
+    assert taus["bases with structure, selected, over sizes"] == ([15], [])
+    solved = sum(np.sum(metrics[f"{part}/base: test accuracy"][0] >= 0.9) for part in config.parts)
+    assert taus["bases with structure, over sizes that solve the rule"] == ([solved], [])
+    assert taus[held_out.format("structure", "over") + " that solve the rule"] == ([1], [])
     few = {name: (values[:3], seeds[:3]) for name, (values, _) in metrics.items()}
     assert list(study.over_widths(config, few, {})) == [
         "tau of structure and accuracy over sizes",
