@@ -109,11 +109,21 @@ def encode(config, xy):
 
 
 def penalties(config) -> list[dict]:
-    """One dict of weights per penalty; all weights are 0 for a network without fields."""
+    """One dict of weights per penalty; all weights are 0 for a network without fields.
+
+    The keys that have a weight other than 0 say how many penalties there are.
+    """
     if config.model.name not in models.WITH_FIELDS:
         return [{name: 0.0 for name in PENALTIES}]
-    columns = [config.reg[name] for name in PENALTIES]
-    return [dict(zip(PENALTIES, weights)) for weights in zip(*columns, strict=True)]
+    columns = {name: config.reg[name] for name in PENALTIES}
+    n = max(map(len, _used(columns).values()))
+    columns |= {name: (0.0,) * n for name, weights in columns.items() if not any(weights)}
+    return [dict(zip(columns, weights)) for weights in zip(*columns.values(), strict=True)]
+
+
+def _used(columns: dict) -> dict:
+    """The columns of weights that are not 0 throughout; all if there is none."""
+    return {name: weights for name, weights in columns.items() if any(weights)} or columns
 
 
 def _scales(config) -> tuple:
@@ -162,8 +172,9 @@ def set_words(axes: dict) -> dict:
 def check(config) -> None:
     """Raises an error for combinations of keys that their ranges cannot exclude."""
     if config.model.name in models.WITH_FIELDS:
-        lengths = {name: len(config.reg[name]) for name in PENALTIES}
-        if len(set(lengths.values())) > 1:
+        columns = _used({name: config.reg[name] for name in PENALTIES})
+        lengths = {name: len(weights) for name, weights in columns.items()}
+        if any(map(any, columns.values())) and len(set(lengths.values())) > 1:
             raise BadInput(
                 f"penalties are {lengths} long: all reg.* need the same number of weights"
             )
