@@ -156,7 +156,7 @@ def test_axes_of_small_images_are_refused():
 
 def test_penalties_are_zipped_and_of_fields():
     for changes, words in (
-        ({"reg.null_axis": (0.0,)}, "long"),
+        ({"reg.null_axis": (0.0, 1.0), "reg.nuclear": (0.0, 0.5, 1.0)}, "long"),
         ({"data.encoding": "bump"}, "onehot"),
         ({"reg.lam_entropy": (0.0, 1.0)}, "embed alone"),
         ({"data.sigmas": (1.0, 2.0)}, "two factors"),
@@ -166,6 +166,9 @@ def test_penalties_are_zipped_and_of_fields():
     ):
         with pytest.raises(BadInput, match=words):
             training.check(part("demo", "product", **changes))
+    alone = part("demo", "product", **{"reg.null_axis": (0.0, 1.0, 2.0)})
+    training.check(alone)  # penalties that are 0 throughout follow it
+    assert [weights["null_axis"] for weights in training.penalties(alone)] == [0.0, 1.0, 2.0]
 
 
 def test_every_row_of_a_set_is_seen_once_in_an_epoch():
