@@ -13,7 +13,7 @@ from cgjax.config import split_variant
 from cgjax.config.declare import base, declare, declare_training, key, keys, names_in, undeclare
 from cgjax.published import PUBLISHED
 
-_SUPPORTS = names_in("experiments.vectors.parts", "SUPPORTS")
+_SUPPORTS = names_in("experiments.vectors.run", "SUPPORTS")
 
 _SEEN = {
     "random": "every combination is seen",
@@ -78,9 +78,9 @@ KEYS = {
     "data.hidden": key(50, "width of the generator", low=1),
     "data.n_draws": key(7500, "draws, of which each weight matrix is the best", low=1),
     "data.rule": key("reference", 'what "best" means',
-                     choices=names_in("experiments.vectors.parts", "RULES")),
+                     choices=names_in("experiments.vectors.run", "RULES")),
     "data.generators": key("per_seed", "one per seed, or one for all",
-                           choices=names_in("experiments.vectors.parts", "GENERATORS")),
+                           choices=names_in("experiments.vectors.run", "GENERATORS")),
     "data.supports": key(("random",), "supports of training latents", choices=_SUPPORTS,
                          distinct=True),
     "data.sizes": key((4096,), "of training sets: the first rows of n_train", low=1),

@@ -72,7 +72,7 @@ def is_own_family(parts, module):
 def test_families_are_told_apart():
     vectors = ("experiments", "vectors", "run")
     support = ("experiments", "sprites", "support", "run")
-    assert is_own_family(vectors, "cgjax.experiments.vectors.parts")
+    assert is_own_family(vectors, "cgjax.experiments.vectors.readme")
     assert is_own_family(support, "cgjax.experiments.sprites.scenes")
     assert not is_own_family(vectors, "cgjax.experiments.sprites.scenes")
     assert not is_own_family(support, "cgjax.experiments.vectors")

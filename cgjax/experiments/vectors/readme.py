@@ -8,8 +8,7 @@ import pathlib
 import numpy as np
 
 from cgjax import plots
-from cgjax.experiments.vectors.parts import SUPPORTS
-from cgjax.experiments.vectors.run import KIND_NAMES
+from cgjax.experiments.vectors.run import KIND_NAMES, SUPPORTS
 from cgjax.published import PUBLISHED
 from cgjax.published import verdict as verdicts
 from cgjax.published.results import by_row

@@ -120,7 +120,7 @@ def test_claims_about_mnist_are_not_judged_on_synthetic_digits(tmp_path, monkeyp
         for score in scores
     }
     arrays = {"parts": np.array([])}
-    monkeypatch.setattr(run.study, "study", lambda *_: (metrics, arrays))
+    monkeypatch.setattr(run, "study", lambda *_: (metrics, arrays))
     for config, judged, made_up in (
         (absent, {"plane"}, ["digits/"]),
         (present, {"plane", "digits"}, []),
@@ -131,7 +131,7 @@ def test_claims_about_mnist_are_not_judged_on_synthetic_digits(tmp_path, monkeyp
         assert ("SYNTHETIC DIGITS" in capsys.readouterr().out) == bool(made_up)
     row = configs.load("resistance:mnist", {"data.digits": "synthetic"})
     of_row = {name.removeprefix("digits/"): values for name, values in metrics.items()}
-    monkeypatch.setattr(run.study, "study", lambda *_: (of_row, arrays))
+    monkeypatch.setattr(run, "study", lambda *_: (of_row, arrays))
     results, _, extra = run.run(row, tmp_path, figures=False)
     assert extra["made_up"] == [""] and not extra["claims"]
     assert not any("recomputed" in metric for metric in results.values())

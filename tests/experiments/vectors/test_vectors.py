@@ -11,7 +11,7 @@ import cgjax
 from cgjax import config as configs
 from cgjax.analysis import contrasts
 from cgjax.core.errors import BadInput
-from cgjax.experiments.vectors import parts, run
+from cgjax.experiments.vectors import run
 from cgjax.main import main
 from cgjax.published import PUBLISHED
 
@@ -24,7 +24,7 @@ def settings(arg="smoke", **changes):
 
 @pytest.fixture(scope="module")
 def data():
-    return jax.tree.map(np.asarray, parts.make(settings()))
+    return jax.tree.map(np.asarray, run.make(settings()))
 
 
 @pytest.mark.parametrize("kind, count", [("mlp", 5888), ("compositional", 5168)])
@@ -133,14 +133,14 @@ def test_momentum_starts_anew_every_round():
 def test_rules_for_the_best_weight():
     weights = np.random.default_rng(0).normal(size=(6, 10, 50)).astype(np.float32)
     norms = [np.linalg.norm(w) / np.linalg.norm(np.linalg.pinv(w)) for w in weights]
-    np.testing.assert_allclose(parts.quality(weights, "reference"), norms, rtol=1e-4)
+    np.testing.assert_allclose(run.quality(weights, "reference"), norms, rtol=1e-4)
     conditions = [np.linalg.cond(w) for w in weights]
-    np.testing.assert_allclose(parts.quality(weights, "conditioned"), conditions, rtol=1e-4)
+    np.testing.assert_allclose(run.quality(weights, "conditioned"), conditions, rtol=1e-4)
 
 
 def test_the_reference_rule_takes_the_worse_conditioned_draw():
     rules, key = ("reference", "conditioned"), jax.random.key(0)
-    worse, better = (parts.best_weight(key, (10, 50), 200, rule) for rule in rules)
+    worse, better = (run.best_weight(key, (10, 50), 200, rule) for rule in rules)
     for weight in (worse, better):
         assert weight.shape == (10, 50)
         np.testing.assert_allclose(jnp.linalg.norm(weight, axis=1), 1, rtol=1e-5)
@@ -149,7 +149,7 @@ def test_the_reference_rule_takes_the_worse_conditioned_draw():
 
 def test_generator_stacks_two_layers_per_part():
     data = settings().data
-    layers = parts.make_generator(jax.random.key(0), data)
+    layers = run.make_generator(jax.random.key(0), data)
     assert [w.shape for w, _ in layers] == [(4, 50, 2), (4, 10, 50)]
     z = np.random.default_rng(0).uniform(size=(3, 4, 2)).astype(np.float32)
     expected = []
@@ -160,15 +160,14 @@ def test_generator_stacks_two_layers_per_part():
             y = np.where(y > 0, y, 0.2 * y)
         expected.append(y)
     np.testing.assert_allclose(
-        parts.generate(layers, z), np.concatenate(expected, axis=1), rtol=1e-4, atol=1e-6
+        run.generate(layers, z), np.concatenate(expected, axis=1), rtol=1e-4, atol=1e-6
     )
     assert np.ptp(layers[0][0], axis=0).max() > 0.1  # the parts differ
 
 
 def test_supports():
     draws = {
-        name: np.asarray(parts.sample(jax.random.key(1), 400, name, 4, 2))
-        for name in parts.SUPPORTS
+        name: np.asarray(run.sample(jax.random.key(1), 400, name, 4, 2)) for name in run.SUPPORTS
     }
     for z in draws.values():
         assert z.shape == (400, 4, 2) and z.min() >= 0 and z.max() <= 1
@@ -181,13 +180,13 @@ def test_supports():
 
 
 def test_a_set_depends_on_its_seed_and_support_alone(data):
-    alone = parts.make(settings("mlp_orthogonal,smoke", **{"train.seeds": (5, 0)}))
+    alone = run.make(settings("mlp_orthogonal,smoke", **{"train.seeds": (5, 0)}))
     for name in ("train", "id"):
         assert np.array_equal(alone[name]["x"][1, 0], data[name]["x"][0, 2])
     assert np.array_equal(alone["all"]["x"][1], data["all"]["x"][0])
     assert not np.array_equal(alone["all"]["x"][0], alone["all"]["x"][1])
     shared = settings(**{"data.generators": "shared", "train.seeds": (5, 6)})
-    assert np.array_equal(parts.make(shared)["all"]["x"], data["all"]["x"])
+    assert np.array_equal(run.make(shared)["all"]["x"], data["all"]["x"])
     assert set(run.replicas(shared)["generator"]) == {0}
 
 
@@ -207,7 +206,7 @@ def test_outputs(finished):
     assert set(metrics) == {
         f"{kind}/{support}/{name}"
         for kind in run.KINDS
-        for support in parts.SUPPORTS
+        for support in run.SUPPORTS
         for name in ("r2_all", "r2_id", "block_contrast")
     }
     entry = metrics["mlp/diagonal/r2_all"]
@@ -223,7 +222,7 @@ def test_outputs(finished):
 
 def test_a_finished_run_opens(finished):
     opened = cgjax.load(finished, "compositional/orthogonal")
-    test = parts.make(opened.config)["all"]
+    test = run.make(opened.config)["all"]
     params = jax.tree.map(lambda leaf: leaf[0], opened.params)
     predicted = opened.predict(params, test["x"][0])
     scores = 1 - jnp.sum((predicted - test["z"][0]) ** 2, 0) / (50 * jnp.var(test["z"][0], 0))
