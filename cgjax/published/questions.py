@@ -66,7 +66,7 @@ QUESTIONS = (
     ),
     (
         "How many combinations must be seen?",
-        "[`coverage`](cgjax/experiments/coverage/README.md)",
+        "[coverage](cgjax/experiments/coverage/README.md)",
         (
             ("About linearly many in the number of values for sums (exponent "
              "{{coverage/addition-fast addition_mlp/n: exponent .2f}}, "
