@@ -230,7 +230,7 @@ UNSUPERVISED = {
     ),
     "unsupervised_attention": (
         "No latents: the same with slot attention",
-        # At 2e-3 the loss stays at its start. This lower rate has not been tried at `fast`.
+        # At 2e-3 the loss stays at its start.
         {
             "model.encoder": "attention",
             "model.hidden": 64,
@@ -252,9 +252,9 @@ TIMES = {
 }
 BEYOND_TIMES = {**TIMES, "fast": "50 epochs: a minute for one seed on one H200 (up to 3)"}
 UNSUPERVISED_TIMES = {
-    "default": "minutes on two CPU cores, not measured",
+    "default": "150 s of CPU time (conv), 240 s (attention, which does not learn in it)",
     "smoke": "half a minute, mostly compiling",
-    "fast": "8 supports x 5 seeds: 9 minutes on one H200, 6 of them the audit on the host",
+    "fast": "8 supports x 5 seeds: 5 minutes (attention) to 9 (conv, host cores busy) on one H200",
     "paper": "as fast",
 }
 

@@ -44,15 +44,14 @@ QUESTIONS = (
              "{{support/digits-fast table/determined pairs drawn right .1%}} and "
              "{{support/digits-fast table/open pairs drawn right .1%}}).",
              ("support.determined_pairs_are_drawn_right",)),
-            ("But this is hardly evidence for the condition: one network for both pictures has "
-             "such a contrast too "
-             "({{support/cut_outs-fast monolithic/determined pairs drawn right .0%}} and "
-             "{{support/cut_outs-fast monolithic/open pairs drawn right .0%}}), and within a "
-             "support openness hardly orders pairs (tau "
-             "{{support/cut_outs-fast table/tau-b(open, error) within supports .2f}} and "
-             "{{support/digits-fast table/tau-b(open, error) within supports .2f}}).",
-             ("support.one_network_has_the_contrast_too",
-              "support.openness_hardly_orders_within_supports")),
+            ("Scenes in which one picture varies at a time suffice for it (error "
+             "{{support/cut_outs-fast table/planes: error of unseen pairs .2f}} times that of a "
+             "model that saw everything), not for one network for both pictures "
+             "({{support/cut_outs-fast monolithic/planes: error of unseen pairs .0f}} times).",
+             ("support.planes_suffice_for_components",)),
+            ("But counting how often pictures are shown tells the wrong pairs of a support about "
+             "as well as the condition.",
+             ("support.counting_tells_wrong_pairs_as_well",)),
         ),
     ),
     (
@@ -67,7 +66,7 @@ QUESTIONS = (
     ),
     (
         "How many combinations must be seen?",
-        "[`coverage`](cgjax/experiments/coverage/README.md)",
+        "[coverage](cgjax/experiments/coverage/README.md)",
         (
             ("About linearly many in the number of values for sums (exponent "
              "{{coverage/addition-fast addition_mlp/n: exponent .2f}}, "

@@ -476,8 +476,11 @@ def draw_structure(arrays, folder):
             if f"{prefix}{kind}/base" not in arrays:
                 continue
             accuracy = arrays[f"{prefix}bases/held_out"]
-            base, ablated = (arrays[f"{prefix}{kind}/{name}"] for name in ("base", "abl_diff"))
-            for i in np.unique(base):
+            columns = ("base", "target", "abl_diff")
+            base, target, ablated = (arrays[f"{prefix}{kind}/{name}"] for name in columns)
+            n = len(arrays[f"{prefix}subroutines"])
+            # A selected mask may exist for some subroutines only.
+            for i in [i for i in np.unique(base) if len(np.unique(target[base == i])) == n]:
                 label = _title(prefix) if i == base.min() else None
                 place = (-ablated[base == i].mean(), accuracy[i])
                 ax.plot(*place, "o", color=colour, ms=4, alpha=0.8, label=label)

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 from matplotlib.colors import PowerNorm
+from matplotlib.ticker import NullLocator
 
 from cgjax import plots
 from cgjax.analysis.stats import kendall_tau_b
@@ -259,6 +260,8 @@ def draw_pairs(arrays, folder: pathlib.Path) -> None:
         taus[kind] = kendall_tau_b(arrays["open"][unseen], ratio[unseen])
         ax.axhline(2, color=plots.GREY, linewidth=0.7, linestyle=":")
         ax.set(xscale="log", yscale="log", title=f"{_SHOWN[kind]}: tau-b {taus[kind]:.2f}")
+        ax.set_xticks((0.5, 1, 2, 4, 8), ("0.5", "1", "2", "4", "8"))
+        ax.xaxis.set_minor_locator(NullLocator())  # labels within a decade overlap
         ax.grid(**plots.GRID)
     axes[len(axes) // 2].set_xlabel("left open before training, over the floor")
     axes[0].set_ylabel("error of an unseen pair, over that\nof a model that saw everything")
@@ -272,8 +275,8 @@ def draw_pairs(arrays, folder: pathlib.Path) -> None:
         line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=7.5)
     for ax, name in zip(cells[0], names[1:]):
         ax.set_title(name, fontsize=7)
-    numbers = ", ".join(f"{taus[kind]:.2f} for {_SHOWN[kind]}" for kind in kinds)
-    plots.headline(fig, f"What stays open before training orders unseen pairs: tau-b {numbers}")
+    numbers = ", ".join(f"{taus[kind]:.2f} ({_SHOWN[kind]})" for kind in kinds)
+    plots.headline(fig, f"What stays open orders unseen pairs: tau-b {numbers}")
     plots.save(fig, folder / "pairs.png")
 
 

@@ -260,11 +260,21 @@ def scores(left_open, share_shown, ratio, support) -> dict[str, float]:
     return {
         "tau-b(open, error)": stats.kendall_tau_b(left_open, ratio),
         "tau-b(open, error) among pairs shown alike": stats.kendall_tau_b(left_open, ratio, alike),
-        "tau-b(open, error) within supports": stats.kendall_tau_b(left_open, ratio, support),
         "tau-b(not shown, error)": stats.kendall_tau_b(-share_shown, ratio),
+        "wrong pairs more open within supports": concordance(left_open, ~is_right, support),
+        "wrong pairs shown less within supports": concordance(-alike, ~is_right, support),
         "determined pairs drawn right": np.mean(is_right[is_closed]) if is_closed.any() else np.nan,
         "open pairs drawn right": np.mean(is_right[~is_closed]) if not is_closed.all() else np.nan,
     }
+
+
+def concordance(values, is_wrong, support) -> float:
+    """How often a wrong pair has a greater value [n] than a right one of the same support; ties
+    count half. NaN where no support has both. Unlike tau it leaves out pairs that are all drawn
+    right, whose errors differ by noise."""
+    both = is_wrong[:, None] & ~is_wrong[None, :] & (support[:, None] == support[None, :])
+    signs = np.sign(values[:, None] - values[None, :])[both]
+    return float(np.mean((1 + signs) / 2)) if signs.size else np.nan
 
 
 def bound(amplification, mse_id, mse_all) -> dict[str, float]:

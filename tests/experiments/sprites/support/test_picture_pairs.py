@@ -68,7 +68,10 @@ def test_scores_of_pairs():
     assert scored["determined pairs drawn right"] == 1 and scored["open pairs drawn right"] == 0.5
     assert scored["tau-b(open, error)"] == pytest.approx(4 / 6)
     assert scored["tau-b(open, error) among pairs shown alike"] == 1  # the third is shown less
-    assert scored["tau-b(open, error) within supports"] == 1
+    assert scored["wrong pairs more open within supports"] == 1  # the third and the second
+    assert scored["wrong pairs shown less within supports"] == 1
+    assert np.isnan(pairs.concordance(left_open, ratio > 9, shown))
+    assert pairs.concordance(shown, ratio > 4, np.zeros(4)) == 0
     assert scored["tau-b(not shown, error)"] > 0
     bound = pairs.bound(np.array([4.0, 30.0]), np.ones((2, 2)), np.array([[3.0, 3.0], [5.0, 4.0]]))
     assert list(bound.values()) == [0.25, 0.25]
