@@ -16,19 +16,19 @@ from cgjax.analysis import checks, machines
 
 MODULES = (
     "closed_forms", "contrasts", "dependence", "geometry", "landscape", "machines", "masks", "ntk",
-    "salience", "search", "training_sets", "wide",
+    "salience", "training_sets", "wide",
 )  # fmt: skip
 # Host functions: they return NumPy arrays, choices or Python numbers, which a traced program lacks.
 HOST = {
     f"{module}.{name}"
     for module, names in {
         "dependence": "parts recombined tangent_split",
-        "geometry": "effective_rank grid_tensor principal_components probe volume_element",
-        "landscape": "cancellation matched",
+        "geometry": "effective_rank grid_tensor kernel principal_components probe ridge ridgeless "
+        "volume_element",
+        "landscape": "cancellation guess_and_check matched metropolis",
         "masks": "learn read save search selected",
         "ntk": "ntk_regression",
         "salience": "subsets",
-        "search": "guess_and_check metropolis",
         "training_sets": "any_sum best_anchors exchange greedy",
     }.items()
     for name in names.split()
@@ -55,7 +55,7 @@ def accelerator(monkeypatch):
 
 NAMES = [name for name in SOUND if name.split(".")[0] in MODULES and name.count(".") == 1]
 NAMES = [*sorted(set(NAMES) - HOST), "ntk.linearised.kernel_vector_product"]
-NAMES += ["support.jacobian_rank", "machines.central_path"]
+NAMES += ["support.jacobian_rank"]
 # Other calls of the table compile the same programs.
 LONG = ("dependence.permutation_test", "machines.central_path", "machines.svr")
 
