@@ -541,9 +541,10 @@ def test_parts_take_any_key_of_the_row():
 def test_some_parts_first_and_the_others_later(tmp_path, capsys):
     """A row's parts one after another in one workdir end with what the whole row gives."""
 
-    def run(folder, *flags):
+    def run(folder, *flags, seeds="0,1"):
         chosen = [
             "--config=kernels:te_rich,smoke",
+            f"--config.train.seeds={seeds}",
             "--no_figures",
             f"--workdir={tmp_path / folder}",
         ]
@@ -552,6 +553,9 @@ def test_some_parts_first_and_the_others_later(tmp_path, capsys):
     assert run("apart", "--parts=mse") == 0
     first = results(tmp_path / "apart")["metrics"]
     assert first and all(name.startswith("mse/") for name in first)
+    capsys.readouterr()
+    assert run("apart", seeds="0") == 2  # reads, and there is nothing to read
+    assert "lacks parts, which are trained for all replicas" in one_line(capsys)
     assert run("apart") == 0 and run("whole") == 0
     both = results(tmp_path / "apart")["metrics"]
     assert both == results(tmp_path / "whole")["metrics"] and first.items() <= both.items()
@@ -563,10 +567,6 @@ def test_some_parts_first_and_the_others_later(tmp_path, capsys):
         "--parts=": "no part ''",
     }.items():
         assert run("apart", flag) == 2 and words in one_line(capsys)
-    assert run("half", "--parts=mse", "--config.train.seeds=0,1") == 0
-    capsys.readouterr()
-    assert run("half", "--config.train.seeds=0") == 2  # reads, and there is nothing to read
-    assert "lacks parts, which are trained for all replicas" in one_line(capsys)
     assert main(["--config=sprites:smoke", "--parts=mse"]) == 2
     assert "has no parts to choose from" in one_line(capsys)
     assert without_lock(snapshot(tmp_path / "apart")) == without_lock(before)

@@ -62,6 +62,15 @@ def test_forms_agree_with_float64(name, k):
     np.testing.assert_allclose(ours, reference64(*arguments), rtol=0, atol=2e-5)
 
 
+def test_elu_at_extremes_and_its_slope():
+    x = np.array([-np.inf, -1e4, -104.1, -103.9, -17.0, -1.0, -1e-7, -0.0, 0.0, 2.0, np.inf])
+    x = x.astype(np.float32)
+    value, slope = jax.jvp(upsample.elu, (x,), (np.ones_like(x),))
+    np.testing.assert_allclose(value, np.where(x > 0, x, np.expm1(np.minimum(x, 0))), atol=1e-7)
+    np.testing.assert_allclose(slope, np.exp(np.minimum(x, 0)), atol=1e-7)
+    assert np.isnan(upsample.elu(np.float32(np.nan)))
+
+
 @pytest.mark.parametrize("name, k", CASES)
 def test_gradients_agree(name, k):
     arguments = example(jax.random.key(k), k)
