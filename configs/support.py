@@ -108,7 +108,7 @@ TRAINED = {
     ),
     "unknown_c": (
         "C is learned: what is left of the components, with and without one known point",
-        "2 minutes",
+        "220 seconds of CPU time",
         (*_BUMPS, "data.n_known"),
         ("known", "learned"),
         {},
