@@ -75,7 +75,7 @@ ROWS = {
     ),
     "bound": (
         "How errors grow outside the support: the predicted amplification against recorded runs",
-        "3 minutes",
+        "not measured",
         ("image_size", "n_samples", "n_asked", "n_pixels", "length", "noises", "record",
          "n_recorded"),
         {"n_samples": 120, "n_asked": 80, "n_pixels": 3},
