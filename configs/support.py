@@ -74,7 +74,7 @@ ROWS = {
     ),
     "bound": (
         "How errors grow outside the support: the predicted amplification against recorded runs",
-        "3 minutes",
+        "not measured",
         ("image_size", "n_samples", "n_asked", "n_pixels", "length", "noises", "record",
          "n_recorded"),
         {"n_samples": 120, "n_asked": 80, "n_pixels": 3},
@@ -107,7 +107,7 @@ TRAINED = {
     ),
     "unknown_c": (
         "C is learned: what is left of the components, with and without one known point",
-        "2 minutes",
+        "220 seconds of CPU time",
         (*_BUMPS, "data.n_known"),
         ("known", "learned"),
         {},
