@@ -91,10 +91,8 @@ def test_a_replay_repeats_the_epoch_and_its_gradients_are_exact(tiny):
     assert max(map(np.max, again.plain_error.values())) < 1e-4
 
 
-def test_gradients_of_the_loop_s_program_equal_the_plain_form_s(tiny, monkeypatch):
+def test_gradients_of_the_loop_s_program_equal_the_plain_form_s(tiny):
     config, data = tiny
-    reordered = jumps.IMPLEMENTATIONS["reordered"]  # the CPU's own form takes longer to compile
-    monkeypatch.setitem(jumps.IMPLEMENTATIONS, "kernels", reordered)
     errors = sprites.gradient_errors(config, data, 3)
     assert len(errors) == 32 and {values.shape for values in errors.values()} == {(3, 2)}
     assert max(values.max() for values in errors.values()) < 1e-4

@@ -12,18 +12,16 @@ from cgjax.experiments.sprites import models, scenes
 from cgjax.nets import convert, upsample
 from cgjax.nets.decoders import UpsampleMLP
 
-# name: (kind, composition, widths, form, scenes, batch, epochs). The CPU's own form, the stencil,
-# takes several times as long to compile as the others: one run has it.
+# name: (kind, composition, widths, scenes, batch, epochs)
 RUNS = {
-    "comp_sigmoid": ("compositional", "occlude_sigmoid", (48, 8), "reordered", 20, 8, 8),
-    "comp_alpha_shared": ("shared", "alpha", (48, 8), "reordered", 8, 8, 20),
-    "mono": ("monolithic", "occlude_sigmoid", (40, 10), "stencil", 8, 8, 20),
+    "comp_sigmoid": ("compositional", "occlude_sigmoid", (48, 8), 20, 8, 8),
+    "comp_alpha_shared": ("shared", "alpha", (48, 8), 8, 8, 20),
+    "mono": ("monolithic", "occlude_sigmoid", (40, 10), 8, 8, 20),
 }
 
 
-def settings(composition, widths, form="reordered"):
-    changes = {"model.composition": composition, "model.form": form}
-    config = configs.load("configs/sprites.py:smoke", changes)
+def settings(kind, composition, widths):
+    config = configs.load("configs/sprites.py:smoke", {"model.composition": composition})
     for name in ("component", "monolith"):
         config.model[name].update({"hidden": widths[0], "channels": widths[1]})
     return config
@@ -52,8 +50,8 @@ def trained(golden):
     arrays = golden("sprites/train")
     z, x = jnp.asarray(arrays["z"]), jnp.asarray(arrays["x_step_u8"] / np.float32(255))
     runs = {}
-    for name, (kind, composition, widths, form, n, batch, epochs) in RUNS.items():
-        model = models.build(settings(composition, widths, form), kind)
+    for name, (kind, composition, widths, n, batch, epochs) in RUNS.items():
+        model = models.build(settings(kind, composition, widths), kind)
         channels = 4 if composition == "alpha" else 3
         params = reference(arrays, name, kind, "init", channels, widths)
         per_epoch = -(-n // batch)
@@ -163,8 +161,8 @@ def drawn_first(pixel, x, convs, rows, images, weights):
 
     def draw(x, convs):
         for conv in convs[:-1]:
-            x = upsample.elu(upsample.reordered(x, *conv))
-        return upsample.reordered(x, *convs[-1])
+            x = upsample.elu(upsample.stencil(x, *conv))
+        return upsample.stencil(x, *convs[-1])
 
     drawn = list(jax.vmap(draw)(x, convs))
     each = jax.vmap(pixel, (0, None, None, 0))
@@ -178,7 +176,7 @@ def drawn_first(pixel, x, convs, rows, images, weights):
 )
 def test_summed_loss_is_that_of_whole_images(monkeypatch, composition, data_composition):
     monkeypatch.setattr(models, "summed_loss", drawn_first)
-    config = settings(composition, (8, 4))
+    config = settings("compositional", composition, (8, 4))
     config.data.composition = data_composition
     model = models.build(config, "compositional")
     rows = scenes.describe(jax.random.uniform(jax.random.key(0), (3, 10)))
