@@ -62,8 +62,8 @@ def axis_weights(m: jax.Array, n: int) -> AxisWeights:
 @partial(jax.custom_jvp, nondiff_argnums=(1,))
 def elu(x: jax.Array, dtype=jnp.float32) -> jax.Array:
     """ELU (alpha = 1) in `dtype`; its derivative is computed from its output alone."""
-    # `exp(min(x, 0))`, written so that a CPU's training step takes three quarters of the time. Below
-    # -104 the exponential is 0 in float32.
+    # `exp(min(x, 0))`, written so that a training step on a CPU takes three quarters of the time.
+    # Below -104 the exponential is 0 in float32.
     inside = jnp.where(x > 0, 0, jnp.where(x < -104, -104, x))
     return jnp.where(x > 0, x, jnp.exp(inside) - 1).astype(dtype)
 
