@@ -1,7 +1,7 @@
 """The benchmark of the kernels study, at sizes that say nothing about speed."""
 
-import importlib
 import concurrent.futures
+import importlib
 import json
 import re
 import sys
