@@ -220,7 +220,7 @@ def _top(papers: list[Paper], anchors: dict, nav: Html) -> Html:
 def _paper_table(anchors: dict) -> Html:
     """One line per paper: how many of its claims are decided, and the hours of its runs."""
     heads = (
-        "paper", "claims", "match", "no match", "open", "formulas, recomputed: match",
+        "paper", "claims", "match", "no match", "open", "formulas, recomputed, our findings: match",
         "hours of the runs",
     )  # fmt: skip
     rows, total = [], [collections.Counter() for _ in range(3)]
