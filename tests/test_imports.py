@@ -1,6 +1,8 @@
 """Who may import whom, read from the source: the rooms stay separate."""
 
 import ast
+import contextlib
+import importlib
 import pathlib
 
 import pytest
@@ -78,3 +80,32 @@ def test_families_are_told_apart():
     assert not is_own_family(support, "cgjax.experiments.vectors")
     assert is_own_family(("experiments", "predict", "run"), "cgjax.experiments.vectors.run")
     assert not is_own_family(vectors, "cgjax.experiments.predict.run")
+
+
+def bound_names(tree) -> set[str]:
+    """Names that a file gives another value somewhere: arguments, targets, functions."""
+    nodes = list(ast.walk(tree))
+    names = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+    names |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+    return names | {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
+
+
+def test_attributes_of_imported_modules_exist():
+    """Slow tests are the first to run some lines: a name that has moved is noticed here."""
+    missing = []
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        modules = {}
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cgjax"):
+                for alias in node.names:
+                    with contextlib.suppress(ImportError):
+                        module = importlib.import_module(f"{node.module}.{alias.name}")
+                        modules[alias.asname or alias.name] = module
+        modules = {name: modules[name] for name in modules.keys() - bound_names(tree)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                module = modules.get(node.value.id)
+                if module is not None and not hasattr(module, node.attr):
+                    missing.append(f"{path.name}:{node.lineno} {node.value.id}.{node.attr}")
+    assert not missing
