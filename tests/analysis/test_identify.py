@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cgjax.analysis import support
-from cgjax.analysis.support import latents
+from cgjax.analysis.support import identification, latents
 from cgjax.analysis.support.identification import identify, leftover, leftover_rows
 
 # Functions of the module: a composition is compiled once for all cases that use it.
@@ -548,6 +548,14 @@ def test_first_order_alone_has_the_numbers_of_the_whole_answer():
         left = leftover(multiply, [phi, phi], p, q, 0.02, noise)
         assert rows.on_q[i].mean() == pytest.approx(left.on_q[0], rel=1e-6)
         assert rows.on_p[i].mean() == pytest.approx(left.on_p[0], rel=1e-4)
+
+
+def test_first_order_of_too_many_rows_is_refused_before_it_is_computed(monkeypatch):
+    monkeypatch.setattr(identification, "LARGEST", 50**2)
+    q = np.random.default_rng(0).uniform(size=(60, 2))
+    leftover(multiply, [phi, phi], q[:50], q, 0.2, 1e-3)
+    with pytest.raises(ValueError, match="51 outputs on P are too many"):
+        leftover(multiply, [phi, phi], q[:51], q, 0.2, 1e-3)
 
 
 def test_an_image_composition_is_asked_pixel_by_pixel():

@@ -32,7 +32,7 @@ ASKED = 400  # rows of Q at which the variance is computed; half of Q where that
 REPORTED = 4  # positions of the numbers that are reported for all lengths
 DIRECTIONS = 2  # from which a second model is searched
 DEVIATIONS = 3.0  # of the prior that a second model's components may differ
-LARGEST = 2e9  # entries of the covariance of f on P: 16 GB
+LARGEST = 1e9  # entries of the covariance of f on P: 8 GB, three times that while it is solved
 STEPS, DRAWS = (0.3, 0.03), 4  # changes of components, by which jumps of C are noticed
 
 

@@ -130,8 +130,8 @@ def test_salience_by_number_of_images_with_and_without_self_products(tmp_path):
     "changes, words",
     [
         ({"eval.n_images": "(4, 13)"}, "eval.n_images=13 must not exceed data.n_val=12"),
-        ({"eval.layer": "40"}, "there is no layer 40"),
-        ({"model.net": "resnet", "eval.layer": "40"}, "there is no layer 40"),
+        ({"eval.layer": "40"}, "the network has no layer 40"),
+        ({"model.net": "resnet", "eval.layer": "40"}, "the network has no layer 40"),
     ],
 )
 def test_estimates_that_cannot_be_are_refused(changes, words):
@@ -194,8 +194,8 @@ def test_slopes_are_drawn_by_distance_where_there_are_several(distances, monkeyp
     "changes, words",
     [
         ({"model.net": "mlp"}, "one of convnet, resnet, vit"),
-        ({"eval.layers": "(2, 40)"}, "there is no layer 40"),
-        ({"model.convnet.channels": "(4,)"}, "there is no layer 11"),
+        ({"eval.layers": "(2, 40)"}, "the network has no layer 40"),
+        ({"model.convnet.channels": "(4,)"}, "the network has no layer 11"),
     ],
 )
 def test_networks_that_cannot_be_are_refused(changes, words):

@@ -138,7 +138,7 @@ def _check_network(config, task: tasks.Task, distance: int, layer: int | None) -
     try:
         jax.eval_shape(build, jax.random.key(0), blank)
     except IndexError:
-        raise BadInput(f"eval.layers, eval.layer: there is no layer {layer}") from None
+        raise BadInput(f"eval.layers, eval.layer: the network has no layer {layer}") from None
     except (ArithmeticError, TypeError, ValueError) as error:
         raise BadInput(f"this network cannot be built: {first_line(error)}") from None
 

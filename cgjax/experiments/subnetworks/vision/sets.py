@@ -245,7 +245,7 @@ def _path(folder, span):
 
 
 def read(recipe: Recipe, folder: pathlib.Path, span: tuple[int, int]) -> dict | None:
-    """The arrays of a chunk, from its file or that of a longer chunk; None if there is no file.
+    """Reads a chunk's arrays from its own file or from the whole chunk's; None without a file.
 
     A damaged file is deleted with a warning.
     """
