@@ -398,9 +398,9 @@ V --config.data.sizes=(4,4)             | must rise
 V --config.data.sizes=(4,64)            | go beyond data.n_train=16
 V --config.model.hidden=18              | model.hidden=18 must divide into data.n_parts=4
 V --config.eval.n_measured=51           | eval.n_measured=51 must not exceed eval.n=50
-I --config.eval.layers=(2,40)           | there is no layer 40
-I --config.eval.layer=99                | there is no layer 99
-I --config.model.convnet.channels=(4,)  | there is no layer 11
+I --config.eval.layers=(2,40)           | the network has no layer 40
+I --config.eval.layer=99                | the network has no layer 99
+I --config.model.convnet.channels=(4,)  | the network has no layer 11
 I --config.data.n_pool=40               | leaves no image unseen: some classes have 40
 --config=resistance:plane,smoke --config.eval.n_jacobian=0 | eval.n_jacobian=0; 1 point or more
 --config=resistance:smoke --config.parts.plane.eval.n_jacobian=0 | part 'plane'; n_jacobian=0
