@@ -8,6 +8,7 @@ import pathlib
 import numpy as np
 
 from cgjax import plots
+from cgjax.analysis import stats
 from cgjax.experiments.sprites import jumps, unsupervised
 from cgjax.published import PUBLISHED
 from cgjax.published.results import by_row
@@ -81,10 +82,10 @@ def rises_at_paper(record: list[dict], studies: dict) -> str:
     return ", ".join(f"{100 * rise:.0f}" for rise in rises)
 
 
-def _at_paper(record: list[dict]) -> dict:
-    """The run of the orthogonal support at the published length."""
-    row = {"row": "orthogonal_compositional", "size": "paper", "label": ""}
-    return next(entry for entry in record if row.items() <= entry.items())
+def _at_paper(record: list[dict], row: str = "orthogonal_compositional") -> dict:
+    """The run of a row at the published length."""
+    wanted = {"row": row, "size": "paper", "label": ""}
+    return next(entry for entry in record if wanted.items() <= entry.items())
 
 
 def low_at_paper(record: list[dict], studies: dict) -> str:
@@ -92,6 +93,32 @@ def low_at_paper(record: list[dict], studies: dict) -> str:
     metric = _at_paper(record)["metrics"]["r2_all"]
     pairs = zip(metric["seeds"], metric["values"])
     return " and ".join(f"seed {seed} ({r2:.3f})" for seed, r2 in pairs if r2 < LOW_AT_PAPER)
+
+
+def low_of_broad(record: list[dict], studies: dict) -> str:
+    """The lowest seed of the broad diagonal at the published length, and how its loss went."""
+    run = _at_paper(record, "diagonal_broad")
+    metrics, model = run["metrics"], run["models"]["compositional"]
+    at = int(np.argmin(metrics["r2_all"]["values"]))
+    loss, rise = np.array(model["curve"][at]), model["largest_rise"][at]
+    middle, others = len(loss) // 2 - 1, np.delete(np.array(model["curve"])[:, -1], at)
+    return (
+        f"seed {metrics['r2_all']['seeds'][at]} of `diagonal_broad` ends at "
+        f"{metrics['r2_all']['values'][at]:.3f} and does not fit its support "
+        f"({metrics['r2_id']['values'][at]:.3f}): its loss rises by {100 * rise:.0f} % in the first "
+        f"{model['curve_epochs'] * (1 + int(loss.argmax()))} epochs, is {loss[middle]:.4f} after "
+        f"{model['curve_epochs'] * (middle + 1):,} and {loss[-1]:.4f} at the end; the other seeds "
+        f"end at {others.min():.4f} to {others.max():.4f}"
+    )
+
+
+def rate_at_paper(record: list[dict], studies: dict) -> str:
+    """How many seeds end low at the published length, of the two rows with five seeds."""
+    rows = ("orthogonal_compositional", "diagonal_broad")
+    values = [r2 for row in rows for r2 in _at_paper(record, row)["metrics"]["r2_all"]["values"]]
+    n_low = sum(r2 < LOW_AT_PAPER for r2 in values)
+    low, high = stats.share_interval(n_low, len(values))
+    return f"{n_low} of {len(values)} seeds (95 % interval {low:.2f} to {high:.2f})"
 
 
 def seed_1_earlier(record: list[dict], studies: dict) -> str:
@@ -172,6 +199,8 @@ TABLES = {
     "shorter_memory": shorter_memory,
     "rises_at_paper": rises_at_paper,
     "low_at_paper": low_at_paper,
+    "low_of_broad": low_of_broad,
+    "rate_at_paper": rate_at_paper,
     "seed_1_earlier": seed_1_earlier,
     "gradients median": gradients("median"),
     "gradients largest": gradients("largest"),
