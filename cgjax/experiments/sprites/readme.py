@@ -102,11 +102,12 @@ def low_of_broad(record: list[dict], studies: dict) -> str:
     at = int(np.argmin(metrics["r2_all"]["values"]))
     loss, rise = np.array(model["curve"][at]), model["largest_rise"][at]
     middle, others = len(loss) // 2 - 1, np.delete(np.array(model["curve"])[:, -1], at)
+    worst_epoch = model["curve_epochs"] * (1 + int(loss.argmax()))
     return (
         f"seed {metrics['r2_all']['seeds'][at]} of `diagonal_broad` ends at "
         f"{metrics['r2_all']['values'][at]:.3f} and does not fit its support "
-        f"({metrics['r2_id']['values'][at]:.3f}): its loss rises by {100 * rise:.0f} % in the first "
-        f"{model['curve_epochs'] * (1 + int(loss.argmax()))} epochs, is {loss[middle]:.4f} after "
+        f"({metrics['r2_id']['values'][at]:.3f}): its loss rises by {100 * rise:.0f} % in the "
+        f"first {worst_epoch} epochs, is {loss[middle]:.4f} after "
         f"{model['curve_epochs'] * (middle + 1):,} and {loss[-1]:.4f} at the end; the other seeds "
         f"end at {others.min():.4f} to {others.max():.4f}"
     )
