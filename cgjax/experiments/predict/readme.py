@@ -8,7 +8,7 @@ import numpy as np
 from cgjax import plots
 from cgjax.analysis.lenses import report
 from cgjax.experiments.predict import figures, standing, tables
-from cgjax.experiments.predict.rules import NAMES, RULES
+from cgjax.experiments.predict.rules import RULES
 from cgjax.experiments.predict.standing import ENDS
 from cgjax.experiments.predict.tables import read
 
@@ -44,21 +44,25 @@ def later_counts(record: list[dict], studies: dict) -> str:
 
 
 def later(record: list[dict], studies: dict) -> str:
-    """The outcome of every counted pair that was added later, by block and model."""
-    table = read(record, added=True)[0]
-    counted, listed = table.take(table.counted), {}
-    for name, outcome in zip(counted.names, counted.outcome):
-        block, task, model = name.split("/")
-        listed.setdefault(f"{block}, {model}", []).append(f"{outcome:.2f} on `{task}`")
-    return "; ".join(f"{model}: {', '.join(outcomes)}" for model, outcomes in listed.items())
-
-
-def absent(record: list[dict], studies: dict) -> str:
-    """How many pairs of each block have no recorded run."""
-    known = set(tables.merged(record, added=True)) | set(tables.merged(record))
-    names = [name for name in NAMES.read_text().split() if name not in known]
-    blocks = collections.Counter(name.partition("/")[0] for name in names)
-    return ", ".join(f"{n} of {block}" for block, n in sorted(blocks.items())) or "none"
+    """tau of the predictors on the pairs that were added later, and what it confirms."""
+    table, first = read(record)
+    numbers = read(record, added=True)[1]
+    known = [
+        p
+        for p in tables.ranked(table, first)
+        if first.get(f"{p}: tau{ENDS[0]}", 0) > 0 and f"{p}: tau{ENDS[0]}" in numbers
+    ]
+    texts = [
+        f"{p} {_tau(numbers, p)} on {numbers[f'{p}: pairs']:.0f} pairs (first pairs "
+        f"{first[f'{p}: tau']:+.2f})"
+        for p in known
+    ]
+    above = [p for p in known if numbers[f"{p}: tau{ENDS[0]}"] > 0]
+    lower = [p for p in known if numbers[f"{p}: tau{ENDS[1]}"] < first[f"{p}: tau"]]
+    return (
+        f"{'; '.join(texts)}. The interval lies above 0 for {', '.join(above) or 'none'}, "
+        f"and below tau of the first pairs for {', '.join(lower) or 'none'}"
+    )
 
 
 def finding(record: list[dict], studies: dict) -> str:
@@ -203,7 +207,6 @@ TABLES = {
     "counts": counts,
     "later_counts": later_counts,
     "later": later,
-    "absent": absent,
     "finding": finding,
     "opposed": opposed,
     "homomorphism": homomorphism,
