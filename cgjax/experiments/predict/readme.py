@@ -1,6 +1,5 @@
 """Tables, sentences and pictures of the README, from the record of all rows together."""
 
-import collections
 import pathlib
 
 import numpy as np
