@@ -369,7 +369,11 @@ def test_the_report_prints_every_table(capsys):
     printed = capsys.readouterr().out
     titles = [line.removeprefix("## ") for line in printed.splitlines() if line.startswith("#")]
     own = ["sprites", "sprites, beyond the paper", "sprites, size fast"]
-    own += ["sprites, size paper", "sprites, unsupervised_attention, size fast"]
+    own += [
+        "sprites, size paper",
+        "sprites, unsupervised_shared, size default",
+        "sprites, unsupervised_attention, size fast",
+    ]
     own += ["sprites, unsupervised_conv, size fast"]
     own += ["support", "vectors", "kernels", "kernels, recomputed", "bumps"]
     own += ["resistance: orderings", "resistance: recomputed"]
