@@ -230,14 +230,19 @@ def indices(name: str, value, n: int) -> None:
             raise ValueError(f"{name} must be distinct indices from 0 to {n - 1}")
 
 
+def whole(name: str, value) -> None:
+    """Finite whole numbers, of any dtype."""
+    finite(**{name: value})
+    if known(value) and np.any(np.asarray(value) != np.round(value)):
+        raise ValueError(f"{name} must be combinations of whole numbers, got fractions")
+
+
 def combinations(name: str, x, sizes=None) -> None:
     """Whole numbers [n, C] with n > 0; sizes: the number of values of each component."""
     array = real(name, x, 2, "n, C")
     if known(array):
         array = np.asarray(array)
-        finite(**{name: array})
-        if np.any(array != np.round(array)):
-            raise ValueError(f"{name} must be combinations of whole numbers, got fractions")
+        whole(name, array)
         if sizes is not None and len(sizes) != array.shape[1]:
             raise ValueError(
                 f"sizes must hold one number per column ({array.shape[1]}), got {tuple(sizes)}"

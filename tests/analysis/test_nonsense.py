@@ -912,7 +912,7 @@ CALLS = [
     ("ntk.target_alignment", "kernel", dict(kernel=np.ones((4, 4, 2)), y=TARGETS)),
     ("ntk.target_alignment", "y", dict(kernel=np.ones((4, 4, 2, 2)), y=TARGETS.T)),
     ("factorization.schmidt_values", "kernel", dict(n_y=4)),
-    ("stats.kendall_tau_b", "tau", dict(x=Y[:3])),
+    ("stats.kendall_tau_b", "x", dict(x=Y[:3])),
     ("stats.share_interval", "failures", dict(successes=3)),
     ("metrics.ssim", "window", dict(y=np.ones((5, 5)), yhat=np.ones((5, 5)))),
     *[(f"metrics.{name}", "y", dict(y=TARGETS[:0], yhat=TARGETS[:0]))
