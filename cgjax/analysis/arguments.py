@@ -154,8 +154,8 @@ def labels(axes: str) -> Argument:
     return Argument("labels", axes, check)
 
 
-def mask(axes: str) -> Argument:
-    """Booleans, at least one of them True; with leading axes `...`, one in each mask."""
+def mask(axes: str, some: bool = True) -> Argument:
+    """Booleans; some: at least one of them is True; with leading axes `...`, one in each mask."""
     named = tuple(range(-len(axes.replace("...", "").split()), 0))
 
     def check(name, value, sizes):
@@ -166,7 +166,7 @@ def mask(axes: str) -> Argument:
                 "np.isin(np.arange(n), indices)"
             )
         check_axes(name, array.shape, axes, sizes)
-        if checks.known(array) and not np.all(np.any(np.asarray(array), axis=named)):
+        if some and checks.known(array) and not np.all(np.any(np.asarray(array), axis=named)):
             raise ValueError(f"{name} is False everywhere: select at least one entry")
 
     return Argument("mask", axes, check)
@@ -226,6 +226,17 @@ def integer(low: int, high: int | None = None, below: str = "") -> Argument:
 
     limit = f" below {below}" if below else "" if high is None else f" to {high}"
     return Argument(f"integer from {low}{limit}", "", check)
+
+
+def counts(axis: str) -> Argument:
+    """A sequence of whole numbers above 0, one for each entry of an axis."""
+
+    def check(name, value, sizes):
+        check_axes(name, np.shape(value)[:1], axis, sizes)
+        for number in value:
+            checks.integer(f"{name}: each of them", number, 1)
+
+    return Argument("counts", axis, check)
 
 
 flag = Argument("True or False", "", lambda name, value, sizes: checks.flag(name, value))

@@ -233,7 +233,7 @@ def indices(name: str, value, n: int) -> None:
 def whole(name: str, value) -> None:
     """Finite whole numbers, of any dtype."""
     finite(**{name: value})
-    if known(value) and np.any(np.asarray(value) != np.round(value)):
+    if known(value) and np.any(np.asarray(value) != np.round(np.asarray(value))):
         raise ValueError(f"{name} must be combinations of whole numbers, got fractions")
 
 

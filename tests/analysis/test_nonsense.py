@@ -974,7 +974,7 @@ def test_invalid_arguments_raise_errors_that_name_them(name):
 
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
-INSIDE = ("checks.", "lenses.report.", "masks.trees.")
+INSIDE = ("arguments.", "checks.", "lenses.report.", "masks.trees.")
 PLUMBING = {
     f"{module}.{name}"
     for module, names in {
