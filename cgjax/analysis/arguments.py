@@ -155,8 +155,8 @@ def labels(axes: str) -> Argument:
 
 
 def mask(axes: str, some: bool = True) -> Argument:
-    """Booleans; some: at least one of them is True; with leading axes `...`, one in each mask."""
-    named = tuple(range(-len(axes.replace("...", "").split()), 0))
+    """Booleans; some: at least one of them is True; with leading axes, one in each mask."""
+    named = tuple(range(-sum(token[0] not in "*." for token in axes.split()), 0))
 
     def check(name, value, sizes):
         array = checks.real(name, value)
@@ -191,11 +191,11 @@ def indices(axis: str) -> Argument:
     )
 
 
-def _check_tree(name, value, sizes):
+def _check_leaves(name, value, sizes):
     checks.finite_leaves(**{name: value})
 
 
-tree = Argument("tree of finite arrays", "", _check_tree)
+finite_tree = Argument("tree of finite arrays", "", _check_leaves)
 
 
 def optional(argument: Argument) -> Argument:

@@ -237,17 +237,15 @@ def whole(name: str, value) -> None:
         raise ValueError(f"{name} must be combinations of whole numbers, got fractions")
 
 
-def combinations(name: str, x, sizes=None) -> None:
-    """Whole numbers [n, C] with n > 0; sizes: the number of values of each component."""
-    array = real(name, x, 2, "n, C")
-    if known(array):
-        array = np.asarray(array)
-        whole(name, array)
-        if sizes is not None and len(sizes) != array.shape[1]:
-            raise ValueError(
-                f"sizes must hold one number per column ({array.shape[1]}), got {tuple(sizes)}"
-            )
-        if sizes is not None and np.any((array < 0) | (array >= np.asarray(sizes))):
+def combinations(name: str, x) -> None:
+    """Whole numbers [n, C] with n > 0."""
+    whole(name, real(name, x, 2, "n, C"))
+
+
+def below(sizes, **combinations) -> None:
+    """Values from 0 to below the sizes of the components, for whole numbers [n, C]."""
+    for name, x in combinations.items():
+        if known(x) and np.any((np.asarray(x) < 0) | (np.asarray(x) >= np.asarray(sizes))):
             raise ValueError(f"{name} must hold values from 0 to below sizes {tuple(sizes)}")
 
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from cgjax.analysis import checks
-from cgjax.analysis.arguments import checked, choice, finite, integer, mask, number, tree
+from cgjax.analysis.arguments import checked, choice, finite, finite_tree, integer, mask, number
 from cgjax.analysis.salience import float64
 
 # --- symbolic addition ----------------------------------------------------------------------------
@@ -84,7 +84,9 @@ def addition(
 
 @checked
 @float64
-def item_values(machine: tree, values: finite("n"), is_anchor: mask("n", some=False)) -> jax.Array:
+def item_values(
+    machine: finite_tree, values: finite("n"), is_anchor: mask("n", some=False)
+) -> jax.Array:
     """The value that each item adds to f [..., n]; f of a test pair is the sum of its two items."""
     machine = [jnp.asarray(field, jnp.float64)[..., None] for field in machine]
     slope, slope_seen, shift, shift_seen, bias = machine

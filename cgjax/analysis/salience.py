@@ -229,7 +229,7 @@ def features(
     sizes: the number of values of each component. weights: s_J [2^C].
     Returns [n, sum over J of prod of its sizes]; phi phi^T is the kernel of `moebius_inverse`.
     """
-    checks.combinations("x", x, sizes)
+    checks.below(sizes, x=x)
     x, weights = jnp.asarray(x), jnp.asarray(weights, jnp.float64)
     if weights.shape != (2 ** len(sizes),):
         raise ValueError(f"weights must be [2^C] for C = {len(sizes)} sizes, got {weights.shape}")
