@@ -34,16 +34,17 @@ class Argument(NamedTuple):
 def checked(function: Callable) -> Callable:
     """Decorates a function: arguments are checked against the specifications in its signature."""
     signature = inspect.signature(function)
-    specified = {
-        name: (parameter.annotation, parameter.default is None)
-        for name, parameter in signature.parameters.items()
+    specified = [
+        (parameter.name, parameter.annotation, parameter.default is None)
+        for parameter in signature.parameters.values()
         if isinstance(parameter.annotation, Argument)
-    }
+    ]
+    specified.sort(key=lambda item: not item[1].axes)  # arrays define the sizes of axes
 
     @functools.wraps(function)
     def call(*args, **kwargs):
         given, sizes = signature.bind(*args, **kwargs).arguments, {}
-        for name, (argument, is_optional) in specified.items():
+        for name, argument, is_optional in specified:
             if name in given and not (is_optional and given[name] is None):
                 argument.check(name, given[name], sizes)
         return function(*args, **kwargs)
@@ -71,8 +72,8 @@ def check_axes(name: str, shape: tuple, axes: str, sizes: dict) -> None:
     ):
         others = [axis for axis in sizes if sizes[axis][1] != name and axis in map(_name, tokens)]
         stated = [f"{axis} = {sizes[axis][0]} as in {sizes[axis][1]}" for axis in others]
-        stated += ["no axis empty"] * (0 in shape)
         wanted = f"[{', '.join(tokens)}]" if tokens else "a single number"
+        wanted += " without an empty axis" * (0 in shape)
         wanted += f" with {', '.join(stated)}" if stated else ""
         raise ValueError(f"{name} must be {wanted}, got shape {tuple(shape)}")
 
@@ -183,7 +184,7 @@ def psd(axes: str) -> Argument:
 
 
 def indices(axis: str) -> Argument:
-    """Distinct indices of an axis of an earlier argument."""
+    """Distinct indices of an axis of another argument."""
     return Argument(
         f"indices of {axis}",
         "",
@@ -205,7 +206,7 @@ def optional(argument: Argument) -> Argument:
         if value is not None:
             argument.check(name, value, sizes)
 
-    return Argument(f"{argument} or None", "", check)
+    return Argument(f"optional {argument.kind}", argument.axes, check)
 
 
 # --- numbers and choices --------------------------------------------------------------------------
@@ -219,7 +220,7 @@ def number(interval: str, axes: str = "...") -> Argument:
 
 
 def integer(low: int, high: int | None = None, below: str = "") -> Argument:
-    """A whole number from low to high, or below the size of an axis of an earlier argument."""
+    """A whole number from low to high, or below the size of an axis of another argument."""
 
     def check(name, value, sizes):
         checks.integer(name, value, low, sizes[below][0] - 1 if below else high)
@@ -239,7 +240,12 @@ def counts(axis: str) -> Argument:
     return Argument("counts", axis, check)
 
 
-flag = Argument("True or False", "", lambda name, value, sizes: checks.flag(name, value))
+def _check_flag(name, value, sizes):
+    if not isinstance(value, bool | np.bool_):  # a number would mean a wrong order of arguments
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
+flag = Argument("True or False", "", _check_flag)
 
 
 def choice(*names: str) -> Argument:
@@ -254,7 +260,7 @@ def choice(*names: str) -> Argument:
 
 def _check_function(name, value, sizes):
     if not callable(value):
-        raise ValueError(f"{name} must be a function, got {value!r}")
+        raise ValueError(f"{name} must be a function, got {type(value).__name__}")
 
 
 function = Argument("function", "", _check_function)

@@ -177,7 +177,7 @@ def solve_svc(
     float64: it gets the soft margin with c at that bound, and `separable` is False.
     """
     lead, problem = _flat(k_train, y, bias, mask, c=c)
-    checks.labels(*problem[1:3], bias)
+    _check_labels(*problem[1:3], bias)
     return _unflat(lead, _checked(_solve_svc, k_train, mask, *problem, bool(bias)))
 
 
@@ -194,6 +194,17 @@ def solve_svr(
     """The support vectors of `svr`; c as in `solve_svc`. Without a tube, use `ridgeless`."""
     lead, problem = _flat(k_train, y, bias, mask, c=c, epsilon=epsilon)
     return _unflat(lead, _checked(_solve_svr, k_train, mask, *problem, bool(bias)))
+
+
+def _check_labels(y, mask, both):
+    """Labels -1 and +1 in y [..., n] where mask [..., n] is True; both: each must occur."""
+    if not checks.known(y, mask):
+        return
+    y, mask = np.asarray(y), np.asarray(mask)
+    if np.any(np.abs(y[mask]) != 1):
+        raise ValueError("y: svc needs labels -1 and +1")
+    if both and not np.all(np.any(mask & (y > 0), axis=-1) & np.any(mask & (y < 0), axis=-1)):
+        raise ValueError("y: svc needs training points of both classes")
 
 
 @functools.partial(jax.jit, static_argnames="has_bias")

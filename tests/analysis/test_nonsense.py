@@ -908,7 +908,7 @@ CALLS = [
     ("support.design.design", "pixelwise", dict(composition=mixing, component=1)),
     ("ntk.empirical", "params", dict(params=spoilt(W), f=lambda w, x: jnp.tanh(x @ w))),
     ("ntk.empirical", "params", dict(params={"w": W, "z": 1j}, f=times_w)),
-    ("ntk.ntk_regression", "x_train", dict(x_train=INPUTS[:0], y_train=TARGETS[:0])),
+    ("ntk.ntk_regression", "y_train", dict(x_train=INPUTS[:0], y_train=TARGETS[:0])),
     ("ntk.target_alignment", "kernel", dict(kernel=np.ones((4, 4, 2)), y=TARGETS)),
     ("ntk.target_alignment", "y", dict(kernel=np.ones((4, 4, 2, 2)), y=TARGETS.T)),
     ("factorization.schmidt_values", "kernel", dict(n_y=4)),
