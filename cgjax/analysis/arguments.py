@@ -219,14 +219,13 @@ def number(interval: str, axes: str = "...") -> Argument:
     return _array(f"in {interval}", axes, lambda name, array: checks.bounded(name, array, *limits))
 
 
-def integer(low: int, high: int | None = None, below: str = "") -> Argument:
-    """A whole number from low to high, or below the size of an axis of another argument."""
+def integer(low: int, below: str = "") -> Argument:
+    """A whole number from low; below: the axis of another argument whose size limits it."""
 
     def check(name, value, sizes):
-        checks.integer(name, value, low, sizes[below][0] - 1 if below else high)
+        checks.integer(name, value, low, sizes[below][0] - 1 if below else None)
 
-    limit = f" below {below}" if below else "" if high is None else f" to {high}"
-    return Argument(f"integer from {low}{limit}", "", check)
+    return Argument(f"integer from {low}" + f" below {below}" * bool(below), "", check)
 
 
 def counts(axis: str) -> Argument:

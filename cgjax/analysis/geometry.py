@@ -219,8 +219,8 @@ def kernel(features: finite("n D"), new: finite("m D")) -> Kernel:
 
 
 @checked
-def ridge(kernel: Kernel, targets: finite("n ..."), strengths=STRENGTHS) -> Fit:
-    """The probe of targets [n, K] with the least squared error when each row is left out.
+def ridge(kernel: Kernel, targets: finite("n K"), strengths=STRENGTHS) -> Fit:
+    """The probe of targets with the least squared error when each row is left out.
 
     >>> x = np.linspace(0, 1, 20)[:, None]
     >>> fit = ridge(kernel(x, np.array([[2.0]])), 3 * x)
@@ -234,7 +234,7 @@ def ridge(kernel: Kernel, targets: finite("n ..."), strengths=STRENGTHS) -> Fit:
 
 
 @checked
-def ridgeless(kernel: Kernel, targets: finite("n ...")) -> np.ndarray:
+def ridgeless(kernel: Kernel, targets: finite("n K")) -> np.ndarray:
     """Values [m, K] on the new rows of the smallest weights that fit the targets best."""
     targets = np.asarray(targets, np.float64)
     inverse = np.where(kernel.values > 0, 1 / np.where(kernel.values > 0, kernel.values, 1), 0)
