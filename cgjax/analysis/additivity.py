@@ -12,6 +12,16 @@ from typing import NamedTuple
 import numpy as np
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import (
+    checked,
+    choice,
+    finite,
+    integer,
+    integers,
+    labels,
+    mask,
+    symmetric,
+)
 from cgjax.analysis.salience import subsets
 
 # The label of an absent component of a conjunction.
@@ -40,19 +50,18 @@ class SplitAdditivity(NamedTuple):
     coefficients: np.ndarray
 
 
-def additivity(x: np.ndarray, yhat: np.ndarray, is_train: np.ndarray) -> Additivity:
+@checked
+def additivity(x: integers("n C"), yhat: finite("... n"), is_train: mask("n")) -> Additivity:
     """R2 of outputs as a sum of values of the conjunctions that occur in training.
 
-    x: combinations, integers [n, C]; repeated ones are averaged. yhat: [..., n].
-    is_train: bool [n], whether the combination is in the training set.
+    x: combinations; repeated ones are averaged. is_train: whether the combination is in the
+    training set.
 
     >>> x = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
     >>> float(additivity(x, 2.0 * x[:, 0] - x[:, 1], [True, True, True, False]).r2_test)
     1.0
     """
-    x = _combinations("x", x)
-    checks.mask("is_train", is_train, (len(x),))
-    is_train = np.asarray(is_train)
+    x, is_train = np.asarray(x), np.asarray(is_train)
     splits = np.where(is_train, "train", "test")
     result = additivity_by_split(x, yhat, splits, x[is_train])
     r2 = {split: result.r2[..., i] for i, split in enumerate(result.splits)}
@@ -61,30 +70,22 @@ def additivity(x: np.ndarray, yhat: np.ndarray, is_train: np.ndarray) -> Additiv
     return Additivity(*scores, result.labels, result.coefficients)
 
 
+@checked
 def additivity_by_split(
-    x: np.ndarray, yhat: np.ndarray, splits: np.ndarray, x_train: np.ndarray
+    x: integers("n C"), yhat: finite("... n"), splits: labels("n"), x_train: integers("m C")
 ) -> SplitAdditivity:
     """Additivity of outputs for several samples of each combination, in several splits.
 
-    x: [n, C], the combination of each sample. yhat: [..., n]. splits: [n], names.
-    x_train: [m, C], the training combinations, whose conjunctions may be used.
+    x: the combination of each sample. x_train: the training combinations, whose conjunctions may
+    be used.
 
     Outputs are averaged for each combination and split. One ridge regression with an intercept is
     fitted to all averages; the R2 of each split is relative to the mean of that split.
     """
-    checks.finite(yhat=yhat)
-    x, yhat = _combinations("x", x), np.asarray(yhat, np.float64)
-    splits = _names(splits)
-    if yhat.shape[-1:] != (len(x),) or splits.shape != (len(x),):
-        raise ValueError(
-            f"x has {len(x)} samples: yhat must be [..., {len(x)}] and splits [{len(x)}], "
-            f"got {yhat.shape} and {splits.shape}"
-        )
+    x, yhat, splits = np.asarray(x), np.asarray(yhat, np.float64), np.asarray(splits)
     groups = _groups(x, splits)
     mean = np.stack([yhat[..., rows].mean(axis=-1) for rows in groups.rows], axis=-1)
     labels = conjunctions(x_train)
-    if labels.shape[1] != x.shape[1]:
-        raise ValueError(f"x_train has {labels.shape[1]} components, x has {x.shape[1]}")
     design = _design(groups.x, labels)
     coefficients = _ridge(design, mean)
     fitted = coefficients @ design.T
@@ -96,12 +97,13 @@ def additivity_by_split(
     return SplitAdditivity(names, np.stack(r2, axis=-1), labels, coefficients)
 
 
-def conjunctions(x_train: np.ndarray) -> np.ndarray:
-    """Labels of the conjunctions that occur in x_train [m, C]: str [p + 1, C], intercept last.
+@checked
+def conjunctions(x_train: integers("m C")) -> np.ndarray:
+    """Labels of the conjunctions that occur in x_train: str [p + 1, C], intercept last.
 
     They are sorted by size, then by components, then by values, the first component fastest.
     """
-    x_train = _combinations("x_train", x_train)
+    x_train = np.asarray(x_train)
     n_components = x_train.shape[1]
     rows = []
     for size in range(1, n_components + 1):
@@ -144,16 +146,16 @@ def _r2(y, fitted, all_y):
     return np.where(varies, 1 - rss / np.where(varies, tss, 1), 1.0 * (rss <= 1e4 * negligible))
 
 
+@checked
 def item_values(
-    labels: np.ndarray, coefficients: np.ndarray, component: int
+    labels: labels("p C"), coefficients: finite("... p"), component: integer(0, below="C")
 ) -> tuple[np.ndarray, np.ndarray]:
     """Items of one component [k] and the value that each adds to the output [..., k].
 
     The value is the item's coefficient plus an equal share of the intercept: half of it for two
     components.
     """
-    labels, coefficients = _account(labels, coefficients)
-    checks.integer("component", component, 0, labels.shape[1] - 1)
+    labels, coefficients = np.asarray(labels), np.asarray(coefficients)
     if np.any(labels[-1] != ABSENT):
         raise ValueError("labels must end with the intercept, as those of `additivity` do")
     others = np.delete(labels, component, axis=1)
@@ -167,16 +169,17 @@ def item_values(
 TYPES = ("right", "wrong", "sensory", "context", "memorization")
 
 
-def conjunction_types(labels: np.ndarray, relevant: Sequence[int]) -> np.ndarray:
+@checked
+def conjunction_types(labels: labels("p C"), relevant: Sequence[int]) -> np.ndarray:
     """The role of each conjunction, str [p]: one of TYPES, or "intercept".
 
-    labels: [p, C], context first. relevant: for each context, the component to respond to.
+    labels: context first. relevant: for each context, the component to respond to.
     Context and its relevant feature: right; context and another one: wrong; no context: sensory.
 
     >>> conjunction_types([["0", "2", "all"], ["0", "all", "2"]], relevant=(1, 2)).tolist()
     ['right', 'wrong']
     """
-    labels = _labels(labels)
+    labels = np.asarray(labels)
     contexts = [int(label[0]) for label in labels if label[0] != ABSENT]
     if contexts and not 0 <= min(contexts) <= max(contexts) < len(relevant):
         raise ValueError(
@@ -196,11 +199,12 @@ def conjunction_types(labels: np.ndarray, relevant: Sequence[int]) -> np.ndarray
     return np.array(types)
 
 
+@checked
 def type_magnitudes(
-    labels: np.ndarray,
-    coefficients: np.ndarray,
+    labels: labels("p C"),
+    coefficients: finite("... p"),
     relevant: Sequence[int],
-    relative_to: str | None = None,
+    relative_to: choice("sum", "max") = None,
     with_intercept: bool = False,
 ) -> dict[str, np.ndarray]:
     """Mean |value| of the conjunctions of each type [...]; for networks average over seeds first.
@@ -208,9 +212,6 @@ def type_magnitudes(
     relative_to: None, "sum" or "max" over the types. with_intercept: the intercept counts as a
     type, as in the paper's bars for CIFAR, which therefore do not add up to one.
     """
-    if relative_to not in (None, "sum", "max"):
-        raise ValueError(f"relative_to must be sum, max or None, got '{relative_to}'")
-    labels, coefficients = _account(labels, coefficients)
     types = conjunction_types(labels, relevant)
     absolute = np.abs(np.asarray(coefficients, np.float64))
     counted = (*TYPES, "intercept") if with_intercept else TYPES
@@ -221,22 +222,6 @@ def type_magnitudes(
         return magnitudes
     total = getattr(np, relative_to)(np.stack(list(magnitudes.values())), axis=0)
     return {name: value / total for name, value in magnitudes.items()}
-
-
-def _labels(labels):
-    labels = np.asarray(labels)
-    if labels.ndim != 2 or labels.size == 0:
-        raise ValueError(f"labels must be [p, C], got shape {labels.shape}")
-    return labels
-
-
-def _account(labels, coefficients):
-    """Labels [p, C] and coefficients [..., p], after a check that they fit."""
-    checks.finite(coefficients=coefficients)
-    labels, coefficients = _labels(labels), np.asarray(coefficients)
-    if coefficients.shape[-1:] != (len(labels),):
-        raise ValueError(f"coefficients must be [..., {len(labels)}], got {coefficients.shape}")
-    return labels, coefficients
 
 
 # --- similarity of representations ----------------------------------------------------------------
@@ -258,44 +243,38 @@ class Structure(NamedTuple):
     kappa_by_subset: np.ndarray  # [2^C] by the set of shared components, as `salience.subsets`
 
 
+@checked
 def similarity(
-    x: np.ndarray,
-    features: np.ndarray,
-    splits: np.ndarray | None = None,
-    n_samples: int | None = None,
+    x: integers("n C"),
+    features: finite("n ..."),
+    splits: labels("n") = None,
+    n_samples: integer(1) = None,
     with_self: bool | None = None,
 ) -> Similarity:
     """Un-centred dot products of features, averaged over all sample pairs of each pair of groups.
 
-    x: [n, C]. features: [n, ...], flattened; also gradients, for the NTK. splits: [n], names.
+    features: flattened; also gradients, for the NTK.
     n_samples: only the first n_samples of each group are used; None for all.
     with_self: whether the similarity of a group with itself includes the products of samples with
     themselves. They have weight 1 / n, so salience then depends on the number n of samples. None
     includes them only if every group has one sample. The paper has n_samples=11, with_self=True.
     """
-    checks.finite(features=features)
     features = np.asarray(features, np.float64)
-    if features.ndim == 0:
-        raise ValueError("features must be [n, ...], got a single number")
     features = features.reshape(len(features), -1)
     return similarity_of_gram(x, features @ features.T, splits, n_samples, with_self)
 
 
+@checked
 def similarity_of_gram(
-    x: np.ndarray,
-    gram: np.ndarray,
-    splits: np.ndarray | None = None,
-    n_samples: int | None = None,
+    x: integers("n C"),
+    gram: symmetric("n n"),
+    splits: labels("n") = None,
+    n_samples: integer(1) = None,
     with_self: bool | None = None,
 ) -> Similarity:
     """`similarity` from the dot products [n, n] of samples, for example an NTK."""
-    checks.symmetric("gram", gram)
-    x, gram = _combinations("x", x), np.asarray(gram, np.float64)
-    splits = np.full(len(x), ABSENT) if splits is None else _names(splits)
-    if n_samples is not None:
-        checks.integer("n_samples", n_samples, 1)
-    if gram.shape != (len(x), len(x)) or splits.shape != (len(x),):
-        raise ValueError(f"{len(x)} samples, but products {gram.shape} and splits {splits.shape}")
+    x, gram = np.asarray(x), np.asarray(gram, np.float64)
+    splits = np.full(len(x), ABSENT) if splits is None else np.asarray(splits)
     if np.any(np.diag(gram) < 0):
         raise ValueError("gram has a negative diagonal: it does not hold dot products of samples")
     groups = _groups(x, splits)
@@ -356,17 +335,3 @@ def _groups(x, splits):
     order = np.argsort(group.ravel(), kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(group.ravel()))[:-1])
     return _Groups(unique[:, 1:], names[unique[:, 0]], rows)
-
-
-def _combinations(name, x):
-    x = np.asarray(x)
-    if x.ndim != 2 or not np.issubdtype(x.dtype, np.integer) or len(x) == 0:
-        raise ValueError(f"{name} must be combinations, integers [n, C], got {x.dtype} {x.shape}")
-    return x
-
-
-def _names(splits):
-    splits = np.asarray(splits)
-    if splits.dtype.kind in "fc" and not np.all(np.isfinite(splits)):
-        raise ValueError("splits holds NaN: it needs the name of a split for each sample")
-    return splits

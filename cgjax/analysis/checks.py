@@ -25,8 +25,8 @@ def known(*values) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
-def real(name: str, value, rank: int | None = None, axes: str = "") -> np.ndarray | jax.Array:
-    """The value as an array of real numbers; rank: its number of axes; axes: their names."""
+def real(name: str, value) -> np.ndarray | jax.Array:
+    """The value as an array of real numbers."""
     if isinstance(value, jax.Array):
         array = value
     elif not known(value):
@@ -39,8 +39,6 @@ def real(name: str, value, rank: int | None = None, axes: str = "") -> np.ndarra
     kinds = (jnp.bool_, jnp.integer, jnp.floating)
     if not any(jnp.issubdtype(array.dtype, kind) for kind in kinds):
         raise ValueError(f"{name} holds {array.dtype}, but must hold real numbers")
-    if rank is not None and (array.ndim != rank or array.size == 0):
-        raise ValueError(f"{name} must be [{axes}] without an empty axis, got shape {array.shape}")
     return array
 
 
@@ -142,35 +140,6 @@ def bounded(name: str, value, low: float, high: float = LARGEST, above: bool = F
         raise ValueError(f"{name} must be {wanted}, got {array[~inside].ravel()[0]:g}")
 
 
-def positive(name: str, value) -> None:
-    """Numbers above zero, up to and including infinity."""
-    if known(value) and not np.all(np.asarray(value) > 0):
-        raise ValueError(f"{name} must be positive")
-
-
-def tolerances(rtol: float, atol: float) -> None:
-    """0 <= rtol < 1, and atol >= 0."""
-    bounded("rtol", rtol, 0, np.nextafter(1, 0))
-    bounded("atol", atol, 0)
-
-
-def flag(name: str, value) -> None:
-    """True or False; a number would mean that arguments are in the wrong order."""
-    if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} must be True or False, got {value!r}")
-
-
-def labels(y, mask, both: bool) -> None:
-    """Labels -1 and +1 in y [..., n] where mask [..., n] is True; both: each must occur."""
-    if not known(y, mask):
-        return
-    y, mask = np.asarray(y), np.asarray(mask)
-    if np.any(np.abs(y[mask]) != 1):
-        raise ValueError("y: svc needs labels -1 and +1")
-    if both and not np.all(np.any(mask & (y > 0), axis=-1) & np.any(mask & (y < 0), axis=-1)):
-        raise ValueError("y: svc needs training points of both classes")
-
-
 def samples(**given) -> list:
     """The number of samples of each tree, leaves [n, ...], all of the same ranks; None for None."""
     lengths, ranks = [], set()
@@ -190,29 +159,14 @@ def samples(**given) -> list:
 # --- choices among n ------------------------------------------------------------------------------
 
 
-def mask(name: str, value, shape: tuple, some: bool = True) -> None:
-    """Boolean [..., *shape]; some: each mask must have a True."""
-    array = real(name, value)
-    if array.dtype != bool or array.shape[-len(shape) :] != shape:
-        axes = ", ".join(map(str, shape))
-        raise ValueError(
-            f"{name} must be boolean [..., {axes}], got {array.dtype} {array.shape}; for indices "
-            f"use np.isin(np.arange({shape[-1]}), indices)"
-        )
-    if some and known(array):
-        axes = tuple(range(-len(shape), 0))
-        if not np.all(np.any(np.asarray(array), axis=axes)):
-            raise ValueError(f"{name} is False everywhere: select at least one entry")
-
-
 def positions(where, slots: tuple, pixelwise: bool) -> None:
     """The positions to test, for slots [m, ..., channels]: boolean [m, ...], a True for each m."""
     if not pixelwise:
         raise ValueError("where selects positions, which only pixelwise=True has")
-    if np.shape(where) != slots[:-1]:
-        raise ValueError(f"where must be boolean {slots[:-1]}, got shape {np.shape(where)}")
-    mask("where", where, slots[:-1])
-    if not np.all(np.any(np.reshape(where, (len(where), -1)), axis=1)):
+    where = np.asarray(where)
+    if where.dtype != bool or where.shape != slots[:-1]:
+        raise ValueError(f"where must be boolean {slots[:-1]}, got {where.dtype} {where.shape}")
+    if not np.all(np.any(where.reshape(len(where), -1), axis=1)):
         raise ValueError("where is False everywhere for one of the values: remove it from slots")
 
 
@@ -230,19 +184,17 @@ def indices(name: str, value, n: int) -> None:
             raise ValueError(f"{name} must be distinct indices from 0 to {n - 1}")
 
 
-def combinations(name: str, x, sizes=None) -> None:
-    """Whole numbers [n, C] with n > 0; sizes: the number of values of each component."""
-    array = real(name, x, 2, "n, C")
-    if known(array):
-        array = np.asarray(array)
-        finite(**{name: array})
-        if np.any(array != np.round(array)):
-            raise ValueError(f"{name} must be combinations of whole numbers, got fractions")
-        if sizes is not None and len(sizes) != array.shape[1]:
-            raise ValueError(
-                f"sizes must hold one number per column ({array.shape[1]}), got {tuple(sizes)}"
-            )
-        if sizes is not None and np.any((array < 0) | (array >= np.asarray(sizes))):
+def whole(name: str, value) -> None:
+    """Finite whole numbers, of any dtype."""
+    finite(**{name: value})
+    if known(value) and np.any(np.asarray(value) != np.round(np.asarray(value))):
+        raise ValueError(f"{name} must be combinations of whole numbers, got fractions")
+
+
+def below(sizes, **combinations) -> None:
+    """Values from 0 to below the sizes of the components, for whole numbers [n, C]."""
+    for name, x in combinations.items():
+        if known(x) and np.any((np.asarray(x) < 0) | (np.asarray(x) >= np.asarray(sizes))):
             raise ValueError(f"{name} must hold values from 0 to below sizes {tuple(sizes)}")
 
 

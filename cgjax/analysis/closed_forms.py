@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, choice, finite, finite_tree, integer, mask, number
 from cgjax.analysis.salience import float64
 
 # --- symbolic addition ----------------------------------------------------------------------------
@@ -40,25 +41,22 @@ def memorization_slope(salience: jax.Array, n_anchors: int) -> jax.Array:
     return n_anchors * salience / (1 + (n_anchors - 2) * salience)
 
 
+@checked
 @float64
 def addition(
-    salience: jax.Array,
-    values: jax.Array,
-    is_anchor: jax.Array,
-    bias: str = "none",
-    k0: jax.Array = 0.0,
+    salience: finite(),
+    values: finite("n"),
+    is_anchor: mask("n"),
+    bias: choice(*BIASES) = "none",
+    k0: finite() = 0.0,
 ) -> Addition:
     """Prop. 5.1 for any values and anchors; pairs with at least one anchor are trained.
 
-    salience: S(1; 2) [...]. values: [n], of both components. is_anchor: bool [n].
+    salience: S(1; 2) [...]. values: of both components.
     bias: "none", "free" (unpenalised, as in support-vector machines) or "constant", the feature
         that a kernel with k0 = kappa(0) / (kappa(2) - kappa(0)) > 0 has; k0: [...].
     """
-    if bias not in BIASES:
-        raise ValueError(f"unknown bias '{bias}': use one of {', '.join(BIASES)}")
-    _check_items(values, is_anchor, some=True)
     checks.salience(salience, len(values))
-    checks.finite(k0=k0)
     s, k0 = jnp.broadcast_arrays(jnp.asarray(salience, jnp.float64), jnp.asarray(k0, jnp.float64))
     values, is_anchor = jnp.asarray(values, jnp.float64), jnp.asarray(is_anchor, bool)
     n, p = len(values), jnp.sum(is_anchor)
@@ -84,12 +82,12 @@ def addition(
     return Addition(m, m_seen, solution[..., 0], solution[..., 1], solution[..., 2])
 
 
+@checked
 @float64
-def item_values(machine: Addition, values: jax.Array, is_anchor: jax.Array) -> jax.Array:
+def item_values(
+    machine: finite_tree, values: finite("n"), is_anchor: mask("n", some=False)
+) -> jax.Array:
     """The value that each item adds to f [..., n]; f of a test pair is the sum of its two items."""
-    _check_items(values, is_anchor)
-    for field in machine:
-        checks.finite(machine=field)
     machine = [jnp.asarray(field, jnp.float64)[..., None] for field in machine]
     slope, slope_seen, shift, shift_seen, bias = machine
     shape = (*slope.shape[:-1], len(values))
@@ -99,27 +97,23 @@ def item_values(machine: Addition, values: jax.Array, is_anchor: jax.Array) -> j
     return jnp.where(is_anchor, seen, unseen) + bias / 2
 
 
-def _check_items(values, is_anchor, some=False):
-    checks.finite(values=values)
-    n = len(checks.real("values", values, 1, "n"))
-    checks.mask("is_anchor", is_anchor, (n,), some)
-
-
 # --- invariance and partial exposure --------------------------------------------------------------
 
+HALF = number("[-0.500000001, 0.500000001]")  # -1/2 to 1/2 with rounding
 
+
+@checked
 @float64
-def invariance_margin(k: jax.Array) -> jax.Array:
+def invariance_margin(k: HALF) -> jax.Array:
     """y f on items that are trained with one value of component 2 only; kappa = (0, k, 1)."""
-    checks.bounded("k", k, -0.5 - 1e-9, 0.5 + 1e-9)
     k = jnp.asarray(k, jnp.float64)
     return k / (1 - k)
 
 
+@checked
 @float64
-def partial_exposure_margin(k: jax.Array) -> jax.Array:
+def partial_exposure_margin(k: HALF) -> jax.Array:
     """y f on the held-out input, if one item is trained with both values of component 2."""
-    checks.bounded("k", k, -0.5 - 1e-9, 0.5 + 1e-9)
     k = jnp.asarray(k, jnp.float64)
     return 2 * k**2 / (1 - 2 * k**2)
 
@@ -135,15 +129,14 @@ class ShortcutBias(NamedTuple):
     all_support: jax.Array  # whether all training inputs are support vectors: then both agree
 
 
+@checked
 @float64
-def shortcut_bias(s1: jax.Array, s2: jax.Array, n_values: int = 3) -> ShortcutBias:
+def shortcut_bias(s1: finite(), s2: finite(), n_values: integer(1) = 3) -> ShortcutBias:
     """Margin on every test input of CD-3, from the saliences S(1; 3) and S(2; 3), [...].
 
     n_values: r, the values of each feature in each class. A bias, or kappa(0) > 0, has no effect:
     the task changes sign if contexts are exchanged and features are flipped.
     """
-    checks.finite(s1=s1, s2=s2)
-    checks.integer("n_values", n_values, 1)
     s1, s2 = jnp.broadcast_arrays(jnp.asarray(s1, jnp.float64), jnp.asarray(s2, jnp.float64))
     s3, r = 1 - 3 * s1 - 3 * s2, n_values
     regression = (r**2 * (2 * s2**2 + 2 * r * s1 * s2 - s1 * s3)) / (
@@ -182,17 +175,18 @@ def _dual_sign(s1, s2, r):
     )
 
 
+@checked
 @float64
-def shortcut_boundary(s1: jax.Array, machine: str = "svm", n_values: int = 3) -> jax.Array:
+def shortcut_boundary(
+    s1: number("[0, 0.333333334]"),
+    machine: choice("svm", "regression") = "svm",
+    n_values: integer(1) = 3,
+) -> jax.Array:
     """S(2; 3) above which the machine solves CD-3, for each S(1; 3) [...]: the phase boundary.
 
-    machine: "svm" or "regression". Both are roots of quadratics: the numerators of the margins
+    Both are roots of quadratics: the numerators of the margins
     with s3 = 1 - 3 s1 - 3 s2 inserted.
     """
-    if machine not in ("svm", "regression"):
-        raise ValueError(f"unknown machine '{machine}': use svm or regression")
-    checks.bounded("s1", s1, 0, 1 / 3 + 1e-9)
-    checks.integer("n_values", n_values, 1)
     s1, r = jnp.asarray(s1, jnp.float64), n_values
     regression = _positive_root(2.0, (2 * r + 3) * s1, -s1 * (1 - 3 * s1))
     if machine == "regression":

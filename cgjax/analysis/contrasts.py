@@ -15,65 +15,72 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, finite, floating, integer
 
 
-def jacobians(f: Callable, x: jax.Array) -> jax.Array:
-    """df/dx at every row of x [n, inputs]: [n, outputs, inputs]; f maps [inputs] to [outputs]."""
+@checked
+def jacobians(f: Callable, x: floating("n inputs")) -> jax.Array:
+    """df/dx at every row of x: [n, outputs, inputs]; f maps [inputs] to [outputs]."""
     n_outputs, n_inputs = _sizes(f, x)
     # Reverse mode takes one pass per output, forward mode one per input: use the fewer passes.
     jacobian = jax.jacrev if n_outputs <= n_inputs else jax.jacfwd
     return jax.vmap(jacobian(f))(x)
 
 
-def hessians(f: Callable, x: jax.Array) -> jax.Array:
-    """Second derivatives at every row of x [n, inputs]: [n, outputs, inputs, inputs]."""
+@checked
+def hessians(f: Callable, x: floating("n inputs")) -> jax.Array:
+    """Second derivatives at every row of x: [n, outputs, inputs, inputs]."""
     n_outputs, n_inputs = _sizes(f, x)
     jacobian = jax.jacrev if n_outputs <= n_inputs else jax.jacfwd
     return jax.vmap(jax.jacfwd(jacobian(f)))(x)
 
 
-def compositional_contrast(jacobians: jax.Array, signed: bool = False) -> jax.Array:
+@checked
+def compositional_contrast(
+    jacobians: finite("... outputs inputs"), signed: bool = False
+) -> jax.Array:
     """Sum over outputs o and input pairs i < j of |J_oi| |J_oj|, averaged over samples.
 
     signed: without the absolute values; terms may cancel, and there is no lower bound.
     """
-    _check("jacobians", jacobians, 2, "outputs, inputs")
     return jnp.mean(jnp.sum(_pairs(_magnitude(jacobians, signed), axis=-1), axis=-1))
 
 
-def block_contrast(jacobians: jax.Array, n_parts: int, signed: bool = False) -> jax.Array:
+@checked
+def block_contrast(
+    jacobians: finite("... outputs inputs"), n_parts: integer(1), signed: bool = False
+) -> jax.Array:
     """Sum over inputs i and output pairs o < o' of different parts of |J_oi| |J_o'i|, averaged.
 
     Zero if and only if every input feeds only one part of the outputs.
     """
-    _check("jacobians", jacobians, 2, "outputs, inputs")
     *lead, n_outputs, n_inputs = jacobians.shape
     _check_parts("outputs", n_outputs, n_parts)
     parts = _magnitude(jacobians, signed).reshape(*lead, n_parts, -1, n_inputs)
     return jnp.mean(jnp.sum(_pairs(jnp.sum(parts, axis=-2), axis=-2), axis=-1))
 
 
-def hessian_l0(hessians: jax.Array) -> jax.Array:
+@checked
+def hessian_l0(hessians: finite("... outputs inputs inputs")) -> jax.Array:
     """Mean number of non-zero Hessian entries; piecewise constant, so its gradient is zero."""
-    _check("hessians", hessians, 3, "outputs, inputs, inputs")
     return jnp.mean(jnp.sum(hessians != 0, axis=(-3, -2, -1)).astype(hessians.dtype))
 
 
-def hessian_l1(hessians: jax.Array) -> jax.Array:
+@checked
+def hessian_l1(hessians: finite("... outputs inputs inputs")) -> jax.Array:
     """Mean over samples of the sum of absolute Hessian entries."""
-    _check("hessians", hessians, 3, "outputs, inputs, inputs")
     return jnp.mean(jnp.sum(jnp.abs(hessians), axis=(-3, -2, -1)))
 
 
-def hessian_offblock(hessians: jax.Array, n_parts: int, signed: bool = True) -> jax.Array:
+@checked
+def hessian_offblock(
+    hessians: finite("... outputs inputs inputs"), n_parts: integer(1), signed: bool = True
+) -> jax.Array:
     """Sum over samples of the Hessian entries outside the block of each output part's inputs.
 
     signed: as in the reference, where entries of both signs cancel; False sums absolute values.
     """
-    _check("hessians", hessians, 3, "outputs, inputs, inputs")
     n_outputs, n_inputs = hessians.shape[-3:-1]
     _check_parts("outputs", n_outputs, n_parts)
     _check_parts("inputs", n_inputs, n_parts)
@@ -126,24 +133,12 @@ def _magnitude(values, signed):
 
 def _sizes(f, x):
     """Numbers of outputs and inputs of f, which takes one row of x."""
-    checks.finite(x=x)
-    if x.ndim != 2 or x.size == 0:
-        raise ValueError(f"x must be samples in rows, [n, inputs], got shape {x.shape}")
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        raise ValueError(f"x must be floating point to be differentiated, got {x.dtype}")
     out = jax.eval_shape(f, jnp.asarray(x[0]))
     if not hasattr(out, "shape") or len(out.shape) != 1:
         raise ValueError(f"f must map one sample [{x.shape[1]}] to a vector, it returns {out}")
     return out.shape[0], x.shape[1]
 
 
-def _check(name, array, n_axes, axes):
-    checks.finite(**{name: array})
-    is_square = n_axes == 2 or array.shape[-1] == array.shape[-2]
-    if array.ndim < n_axes or array.size == 0 or not is_square:
-        raise ValueError(f"{name} must be [..., {axes}], got shape {array.shape}")
-
-
 def _check_parts(what, size, n_parts):
-    if not isinstance(n_parts, int | np.integer) or n_parts < 1 or size % n_parts:
+    if size % n_parts:
         raise ValueError(f"n_parts: {size} {what} do not divide into {n_parts} parts of equal size")

@@ -10,20 +10,17 @@ from typing import NamedTuple
 import numpy as np
 import scipy.special
 
-from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, finite, integer, number
 
 
-def data_needed(sizes: np.ndarray, accuracy: np.ndarray, threshold: float = 0.6) -> float:
+@checked
+def data_needed(sizes: finite("m"), accuracy: finite("m"), threshold: finite("") = 0.6) -> float:
     """The training-set size at which accuracy first reaches the threshold; inf or 0 if censored.
 
-    sizes: increasing [m]. accuracy: [m]. Accuracy is interpolated linearly in the logarithm of the
+    sizes: increasing. Accuracy is interpolated linearly in the logarithm of the
     size.
     """
-    checks.finite(sizes=sizes, accuracy=accuracy)
-    checks.bounded("threshold", threshold, -checks.LARGEST)
     sizes, accuracy = np.asarray(sizes, float), np.asarray(accuracy, float)
-    if sizes.ndim != 1 or sizes.shape != accuracy.shape or not len(sizes):
-        raise ValueError(f"sizes and accuracy must be [m], got {sizes.shape} and {accuracy.shape}")
     if np.any(np.diff(sizes) <= 0) or sizes[0] <= 0:
         raise ValueError("sizes must be positive and must increase")
     reached = accuracy >= threshold
@@ -48,10 +45,15 @@ class Exponent(NamedTuple):
     n_enough: int  # the smallest size suffices
 
 
+@checked
 def exponent(
-    n: np.ndarray, needed: np.ndarray, level: float = 0.95, draws: int = 2000, seed: int = 0
+    n: number("(0, inf)", "sizes"),
+    needed: number("[0, inf]", "sizes seeds"),
+    level: number("[0, 1]") = 0.95,
+    draws: integer(1) = 2000,
+    seed: integer(0) = 0,
 ) -> Exponent:
-    """The power with which `needed` [sizes, seeds] grows with image sizes n [sizes].
+    """The power with which `needed`, inf where it is never reached, grows with image sizes n.
 
     Least squares on logarithms. The interval is slope +- t sd, from draws of seeds with
     replacement, independent for each image size. sd is their deviation times sqrt(seeds / (seeds -
@@ -60,18 +62,7 @@ def exponent(
     and 0) are left out; this makes the slope too small if large images are the ones that fail, so
     read it together with n_censored and n_enough.
     """
-    checks.finite(n=n)
-    checks.bounded("level", level, 0, 1)
-    checks.integer("seed", seed, 0)
-    n, needed = np.asarray(n, float), np.asarray(checks.real("needed", needed), float)
-    if n.ndim != 1 or needed.ndim != 2 or len(n) != len(needed) or needed.size == 0:
-        raise ValueError(
-            f"n must be [sizes], needed [sizes, seeds], got {n.shape} and {needed.shape}"
-        )
-    if np.any(n <= 0) or np.any(needed < 0) or np.any(np.isnan(needed)):
-        raise ValueError(
-            "n and needed must be positive; use inf where the threshold is never reached"
-        )
+    n, needed = np.asarray(n, float), np.asarray(needed, float)
     rng = np.random.default_rng(seed)
     picks = rng.integers(needed.shape[1], size=(draws, *needed.shape))
     slopes = [_slope(n, np.take_along_axis(needed, pick, axis=1)) for pick in picks]

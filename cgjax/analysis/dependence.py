@@ -22,21 +22,30 @@ import numpy as np
 import scipy.special
 
 from cgjax.analysis import checks, factorization, ntk
+from cgjax.analysis.arguments import (
+    checked,
+    counts,
+    finite,
+    finite_tree,
+    flag,
+    floating,
+    integer,
+    labels,
+    number,
+    real,
+)
 
 # Samples whose Jacobians are computed at once.
 CHUNK = 32
 
 
-def parts(shape: tuple, n: int, axis: int) -> np.ndarray:
+@checked
+def parts(shape: counts("rank"), n: integer(1), axis: integer(0, below="rank")) -> np.ndarray:
     """Labels 0 .. n-1 of equal parts along an axis: int [*shape].
 
     >>> parts((4,), 2, 0)
     array([0, 0, 1, 1])
     """
-    checks.integer("n", n, 1)
-    checks.integer("axis", axis, 0, len(shape) - 1)
-    for size in shape:
-        checks.integer("shape", size, 1)
     if shape[axis] % n:
         raise ValueError(f"n: {shape[axis]} entries cannot be divided into {n} equal parts")
     along = np.arange(shape[axis]) // (shape[axis] // n)
@@ -47,20 +56,21 @@ def parts(shape: tuple, n: int, axis: int) -> np.ndarray:
 # --- by derivatives -------------------------------------------------------------------------------
 
 
+@checked
 def gradient_dependence(
     f: Callable,
-    params,
-    x: jax.Array,
+    params: finite_tree,
+    x: floating("n d ..."),
     inputs,
     outputs=None,
     beside=None,
-    sizes: tuple | None = None,
-    centred: bool = True,
-    chunk: int = CHUNK,
+    sizes: counts("2") = None,
+    centred: flag = True,
+    chunk: integer(1) = CHUNK,
 ) -> jax.Array:
     """D_ij = E_x ||dYhat_i / dX_j||_F: [output components, input components].
 
-    x: floating point [n, ...], the points of the derivatives; f(params, x) -> [n, ..., classes].
+    x: the points of the derivatives; f(params, x) -> [n, ..., classes].
     inputs: labels of x's entries, whole numbers [*x.shape[1:]], or [n, ...] if samples differ;
         entries below 0 belong to no component. outputs: the same for f's outputs; None: one
         component.
@@ -72,13 +82,7 @@ def gradient_dependence(
     The mean is over the samples that have both components; NaN if none has. NaN outputs, NaN or
     infinite derivatives are an error; under jit, where no error can be raised, D is NaN.
     """
-    checks.finite_leaves(params=params)
-    checks.finite(x=x)
     x = jnp.asarray(x)
-    if x.ndim < 2 or x.size == 0 or not jnp.issubdtype(x.dtype, jnp.floating):
-        raise ValueError(f"x must be floating point [n, ...], not empty: got {x.dtype} {x.shape}")
-    checks.flag("centred", centred)
-    checks.integer("chunk", chunk, 1)
     out = jax.eval_shape(lambda x, beside: _called(f, params, x, beside), x, beside)
     if not hasattr(out, "shape") or len(out.shape) < 2 or out.shape[0] != len(x):
         raise ValueError(f"f must map [n, ...] to [n, ..., classes], it returns {out}")
@@ -89,7 +93,6 @@ def gradient_dependence(
         if not checks.known(label_arrays):
             raise ValueError("sizes: pass the numbers of components, because labels are traced")
         sizes = tuple(max(int(np.max(array)) + 1, 1) for array in label_arrays)
-    sizes = tuple(checks.integer("sizes", size, 1) for size in sizes)
     rows, columns = (_members(array, size) for array, size in zip(label_arrays, sizes))
     few = out.size <= x.size
     jacobian = jax.jacrev if few else jax.jacfwd
@@ -123,11 +126,10 @@ def gradient_dependence(
     return jnp.sum(jnp.where(has, norms, 0), axis=0) / jnp.sum(has, axis=0)
 
 
-def shares(dependence: jax.Array) -> jax.Array:
-    """S_ij = D_ij / sum_k D_ik of matrices D [..., outputs, inputs]; NaN if a row is 0."""
-    dependence = jnp.asarray(checks.real("dependence", dependence))
-    if dependence.ndim < 2 or dependence.size == 0:
-        raise ValueError(f"dependence must be [..., outputs, inputs], got shape {dependence.shape}")
+@checked
+def shares(dependence: real("... outputs inputs")) -> jax.Array:
+    """S_ij = D_ij / sum_k D_ik of matrices D of norms; NaN if a row is 0."""
+    dependence = jnp.asarray(dependence)
     if checks.known(dependence) and np.any(np.asarray(dependence) < 0):
         raise ValueError("dependence must hold norms, 0 or more")
     return dependence / jnp.sum(dependence, axis=-1, keepdims=True)
@@ -165,8 +167,11 @@ def _members(labels, size):
 # --- by information -------------------------------------------------------------------------------
 
 
-def information(a, b, sizes: tuple | None = None, corrected: bool = True) -> jax.Array:
-    """I(a; b) in nats of labels a, b [n], after Miller and Madow.
+@checked
+def information(
+    a: labels("n"), b: labels("n"), sizes: counts("2") = None, corrected: bool = True
+) -> jax.Array:
+    """I(a; b) in nats of labels a, b, after Miller and Madow.
 
     corrected: H(a) + H(b) - H(a, b), and each entropy is the plug-in one plus (occupied cells - 1)
     / 2n; without it the plug-in information. The estimate is not cut off at 0, so that the mean
@@ -181,11 +186,14 @@ def information(a, b, sizes: tuple | None = None, corrected: bool = True) -> jax
     return _informations(_table((a, b), sizes), corrected)
 
 
-def conditional_information(y2, yhat, y1, sizes: tuple | None = None) -> jax.Array:
+@checked
+def conditional_information(
+    y2: labels("n"), yhat: labels("n"), y1: labels("n"), sizes: counts("3") = None
+) -> jax.Array:
     """I(y2; yhat | y1) in nats: the mean over y1's labels, by their shares, of an information.
 
-    y2, yhat, y1: labels [n]; sizes: numbers of labels of each, as in `information`. 0 for a model
-    that depends only on X_1, for any distribution of labels.
+    sizes: numbers of labels of each, as in `information`. 0 for a model that depends only on X_1,
+    for any distribution of labels.
 
     Strata are small, so the correction of `information` does not suffice. Here the plug-in
     information I of a stratum is compared with E, its mean over all orders of the labels, and with
@@ -201,15 +209,9 @@ def conditional_information(y2, yhat, y1, sizes: tuple | None = None) -> jax.Arr
 def _codes(labels, sizes):
     """Labels as whole numbers from 0, and the number of different labels of each array."""
     arrays = {name: np.asarray(v) if checks.known(v) else v for name, v in labels.items()}
-    lengths = {name: array.shape for name, array in arrays.items()}
-    if any(len(shape) != 1 for shape in lengths.values()) or len(set(lengths.values())) != 1:
-        raise ValueError(f"{', '.join(labels)} must be labels [n] of one length: got {lengths}")
     for name, array in arrays.items():
-        if array.size == 0:
-            raise ValueError(f"{name} is empty: pass one label or more")
         if array.dtype.kind not in "iubU":
-            checks.finite(**{name: array})
-            checks.combinations(name, array[:, None])
+            checks.whole(name, array)
     if sizes is None:
         if not checks.known(labels):
             raise ValueError("sizes: pass the numbers of labels, because labels are traced")
@@ -217,9 +219,8 @@ def _codes(labels, sizes):
         return [code for _, code in coded], tuple(len(values) for values, _ in coded)
     if len(sizes) != len(arrays):
         raise ValueError(f"sizes must be {len(arrays)} numbers of labels, got {tuple(sizes)}")
-    sizes = tuple(checks.integer("sizes", size, 1) for size in sizes)
     for (name, array), size in zip(arrays.items(), sizes):
-        checks.combinations(name, array[:, None], None)
+        checks.whole(name, array)
         if checks.known(array) and (np.min(array) < 0 or np.max(array) >= size):
             raise ValueError(f"{name} must hold labels from 0 to below its size {size}")
     return [array.astype(int) for array in arrays.values()], sizes
@@ -318,14 +319,19 @@ class Tested(NamedTuple):
     p: jax.Array  # (1 + draws at or above the value) / (1 + draws)
 
 
+@checked
 def permutation_test(
-    key: jax.Array, y2, yhat, y1=None, n_draws: int = 200, sizes: tuple | None = None
+    key: jax.Array,
+    y2: labels("n"),
+    yhat: labels("n"),
+    y1: labels("n") = None,
+    n_draws: integer(1) = 200,
+    sizes: counts("_") = None,
 ) -> Tested:
     """`conditional_information` against y2 shuffled within each y1; y1 None: `information`.
 
-    y2, yhat, y1: labels [n]; sizes as there, two numbers if y1 is None.
+    sizes as there, two numbers if y1 is None.
     """
-    checks.integer("n_draws", n_draws, 1)
     labels = {"y2": y2, "yhat": yhat} | ({} if y1 is None else {"y1": y1})
     codes, sizes = _codes(labels, sizes)
     is_conditional = y1 is not None
@@ -360,20 +366,19 @@ def permutation_test(
 # --- by intervention ------------------------------------------------------------------------------
 
 
-def intervene(key: jax.Array, x: jax.Array, inputs, component: int) -> tuple[jax.Array, jax.Array]:
-    """x [n, ...] with component X_j of another sample, and that sample's index: (x', order [n]).
+@checked
+def intervene(
+    key: jax.Array, x: finite("n>=2 d ..."), inputs, component: integer(0)
+) -> tuple[jax.Array, jax.Array]:
+    """x with component X_j of another sample, and that sample's index: (x', order [n]).
 
     inputs: labels of x's entries [*x.shape[1:]]. The other components stay, so X_j is independent
     of them. No sample keeps its own X_j.
     """
-    checks.finite(x=x)
     x = jnp.asarray(x)
-    if x.ndim < 2 or len(x) < 2 or x.size == 0:
-        raise ValueError(f"x must be [n, ...] with two samples or more, got shape {x.shape}")
     labels = _labels("inputs", inputs, x.shape)
     if len(labels) > 1:
         raise ValueError("inputs must be one label per entry, the same for all samples")
-    checks.integer("component", component, 0)
     in_component = (labels == component).reshape(1, *x.shape[1:])
     if checks.known(in_component) and not np.any(np.asarray(in_component)):
         raise ValueError(f"component {component} is not one of inputs' labels")
@@ -382,18 +387,25 @@ def intervene(key: jax.Array, x: jax.Array, inputs, component: int) -> tuple[jax
     return jnp.where(in_component, x[order], x), order
 
 
+@checked
 def interventional_information(
-    key: jax.Array, f: Callable, params, x, y2, inputs, component: int, sizes=None, chunk=None
+    key: jax.Array,
+    f: Callable,
+    params: finite_tree,
+    x: finite("n>=2 d ..."),
+    y2: labels("n"),
+    inputs,
+    component: int,
+    sizes: counts("2") = None,
+    chunk: integer(1) = None,
 ) -> jax.Array:
-    """I_do(y2; yhat): `information` with X_j, whose labels are y2 [n], from another sample.
+    """I_do(y2; yhat): `information` with X_j, whose labels are y2, from another sample.
 
-    yhat: the argmax of f's outputs over the last axis, for x [n, ...]. The other axes are heads;
+    yhat: the argmax of f's outputs over the last axis, for x. The other axes are heads;
     there is one number per head. inputs, component: as in `intervene`; sizes: of y2 and yhat.
     chunk: samples at a time, by default all.
     """
     x, order = intervene(key, x, inputs, component)
-    if np.shape(y2) != (len(x),):
-        raise ValueError(f"y2 must be labels [{len(x)}], got shape {np.shape(y2)}")
     yhat, has_nan = _predicted(f, params, x, chunk)
     is_known = checks.known(y2, order)
     y2 = np.asarray(y2)[np.asarray(order)] if is_known else jnp.asarray(y2)[order]
@@ -408,8 +420,15 @@ def interventional_information(
     )
 
 
+@checked
 def swap_rate(
-    key: jax.Array, f: Callable, params, x, inputs, component: int, chunk=None
+    key: jax.Array,
+    f: Callable,
+    params: finite_tree,
+    x,
+    inputs,
+    component: int,
+    chunk: integer(1) = None,
 ) -> jax.Array:
     """P(argmax f(x_i, x_j) != argmax f(x_i, x_j')), x_j' from another sample: a number per head.
 
@@ -426,7 +445,6 @@ def _predicted(f, params, x, chunk):
 
     Where values are concrete, NaN raises an error.
     """
-    checks.finite_leaves(params=params)
 
     def predict(x):
         outputs = f(params, x)
@@ -436,7 +454,6 @@ def _predicted(f, params, x, chunk):
     if chunk is None:
         labels, has_nan = predict(x)
     else:
-        checks.integer("chunk", chunk, 1)
         single = jax.lax.map(lambda at: predict(at[None]), x, batch_size=min(chunk, len(x)))
         labels, has_nan = (array[:, 0] for array in single)
     _no_samples("f gives NaN", has_nan)
@@ -452,16 +469,14 @@ class Confusion(NamedTuple):
     by_chance: float  # share of the errors if they were independent of the suggestion
 
 
-def confusion(yhat, y, suggested, n_classes: int) -> Confusion:
-    """Errors of yhat [n] against y [n] that are one of the labels suggested [n, k]."""
-    checks.integer("n_classes", n_classes, 2)
+@checked
+def confusion(
+    yhat: finite("n"), y: finite("n"), suggested: finite("n k"), n_classes: integer(2)
+) -> Confusion:
+    """Errors of yhat against y that are one of the labels suggested."""
     for name, value in {"yhat": yhat, "y": y, "suggested": suggested}.items():
         checks.bounded(name, value, 0, n_classes - 1)
     yhat, y, suggested = jnp.asarray(yhat), jnp.asarray(y), jnp.asarray(suggested)
-    if yhat.ndim != 1 or yhat.shape != y.shape or yhat.size == 0:
-        raise ValueError(f"yhat and y must be labels [n], got {yhat.shape} and {y.shape}")
-    if suggested.ndim != 2 or len(suggested) != len(y):
-        raise ValueError(f"suggested must be labels [{len(y)}, k], got shape {suggested.shape}")
     wrong = yhat != y
     hits = jnp.sum(wrong[:, None] & (suggested == yhat[:, None]), axis=0)
     n_errors = jnp.sum(wrong)
@@ -480,7 +495,10 @@ class Step(NamedTuple):
     gradient_norm: jax.Array
 
 
-def one_step(loss: Callable, measures: Callable, params, length: float = 1e-2) -> Step:
+@checked
+def one_step(
+    loss: Callable, measures: Callable, params: finite_tree, length: number("(0, inf)") = 1e-2
+) -> Step:
     """Propositions 3 and 4: measures before and after a plain gradient step of a given length.
 
     loss: params -> number, of one large batch; measures: params -> dict of numbers, for example D_2
@@ -488,8 +506,6 @@ def one_step(loss: Callable, measures: Callable, params, length: float = 1e-2) -
     target than if X_2 is re-drawn: call the function with both losses and the same measures. With
     a gradient of 0 there is no step.
     """
-    checks.finite_leaves(params=params)
-    checks.bounded("length", length, 0, above=True)
     value, gradient = jax.value_and_grad(loss)(params)
     leaves = jax.tree.leaves(gradient)
     norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in leaves))
@@ -516,22 +532,20 @@ class Split(NamedTuple):
     both: float  # the interaction
 
 
-def recombined(x, inputs) -> np.ndarray:
-    """Every X_1 with every X_2: [n, n, ...] of x [n, ...], X_1 from the first index.
+@checked
+def recombined(x: finite("n>=2 *shape"), inputs: real("*shape")) -> np.ndarray:
+    """Every X_1 with every X_2: [n, n, *shape] of x, X_1 from the first index.
 
-    inputs: labels [*x.shape[1:]] of x's entries, 0 for X_1 and 1 for X_2.
+    inputs: labels of x's entries, 0 for X_1 and 1 for X_2.
     """
-    checks.finite(x=x)
-    x = np.asarray(x)
-    if x.ndim < 2 or len(x) < 2 or x.size == 0:
-        raise ValueError(f"x must be [n, ...] with two samples or more, got shape {x.shape}")
-    labels = np.asarray(checks.real("inputs", inputs))
-    if labels.shape != x.shape[1:] or set(np.unique(labels).tolist()) != {0, 1}:
-        raise ValueError(f"inputs must be labels {x.shape[1:]}, 0 and 1, both present")
-    return np.where(labels == 0, x[:, None], x[None])
+    x, inputs = np.asarray(x), np.asarray(inputs)
+    if set(np.unique(inputs).tolist()) != {0, 1}:
+        raise ValueError("inputs must be labels 0 and 1, both present")
+    return np.where(inputs == 0, x[:, None], x[None])
 
 
-def tangent_split(f: Callable, params, x, inputs, residuals=None, **options) -> Split:
+@checked
+def tangent_split(f: Callable, params, x, inputs, residuals: finite() = None, **options) -> Split:
     """The split of f's tangent kernel on x [n, ...], or of the first update u.
 
     inputs: as in `recombined`. residuals: r [n, outputs] of the update; None: the split of all
@@ -541,7 +555,6 @@ def tangent_split(f: Callable, params, x, inputs, residuals=None, **options) -> 
     grid = recombined(x, inputs)
     n = len(grid)
     if residuals is not None:
-        checks.finite(residuals=residuals)
         residuals = np.asarray(residuals, np.float64)
         out = jax.eval_shape(f, params, jnp.asarray(x))
         if residuals.shape != out.shape or options.get("form", "full") != "full":
@@ -561,19 +574,16 @@ def tangent_split(f: Callable, params, x, inputs, residuals=None, **options) -> 
     return Split(*(parts / np.sum(parts)).tolist())
 
 
+@checked
 def early_dependence(
-    f: Callable, params, update, x: jax.Array, inputs, rates, **options
+    f: Callable, params, update: finite_tree, x: jax.Array, inputs, rates: finite("k"), **options
 ) -> jax.Array:
     """D_ij after a step with each rate, f linearised at params: [rates, outputs, inputs].
 
-    update: a tree like params; for gradient descent, minus the gradient of the loss. rates: [k]. x,
-    inputs, options: of `gradient_dependence`.
+    update: a tree like params; for gradient descent, minus the gradient of the loss. x, inputs,
+    options: of `gradient_dependence`.
     """
-    checks.finite_leaves(update=update)
-    checks.finite(rates=rates)
     rates = jnp.asarray(rates, jnp.result_type(float))
-    if rates.ndim != 1 or rates.size == 0:
-        raise ValueError(f"rates must be [k] with k > 0, got shape {rates.shape}")
     if jax.tree.structure(update) != jax.tree.structure(params):
         raise ValueError("update must be a tree with the structure of params")
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, finite, integers, mask, whole
 
 # Relative tolerance for singular values of a design; its root is that for its span.
 TOLERANCE = 1e-9
@@ -26,36 +26,32 @@ class AdditiveFit(NamedTuple):
     determined: np.ndarray  # [n] whether the fitted rows determine the sum at this row
 
 
-def combined(
-    factors: np.ndarray, values: np.ndarray, name: str = "values"
-) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct combinations [g, C] of factors [n, C], sorted, and mean values [g, ...].
-
-    name: of the values, for error messages.
-    """
-    factors, values = _checked(factors, values, name=name)
-    combinations, place = np.unique(factors, axis=0, return_inverse=True)
+@checked
+def combined(factors: whole("n C"), values: finite("n ...")) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct combinations [g, C] of factors, sorted, and mean values [g, ...]."""
+    values = np.asarray(values, np.float64)
+    combinations, place = np.unique(np.asarray(factors), axis=0, return_inverse=True)
     total = np.zeros((len(combinations), *values.shape[1:]))
     np.add.at(total, place.ravel(), values)
     counts = np.bincount(place.ravel())
     return combinations, total / counts.reshape(-1, *[1] * (total.ndim - 1))
 
 
+@checked
 def additive_fit(
-    factors: np.ndarray, outputs: np.ndarray, is_fitted: np.ndarray | None = None
+    factors: whole("n C"), outputs: finite("n D>=0"), is_fitted: mask("n") = None
 ) -> AdditiveFit:
-    """Least squares on the rows is_fitted [n], by default all; the result is for all rows.
+    """Least squares on the rows is_fitted, by default all; the result is for all rows.
 
-    factors: integers [n, C]. outputs: [n, D]. Of several solutions, the smallest coefficients.
+    Of several solutions, the smallest coefficients.
 
     >>> outputs = np.array([[0.0], [1.0], [2.0], [3.0]])
     >>> is_fitted = [True, True, True, False]
     >>> additive_fit([[0, 0], [0, 1], [1, 0], [1, 1]], outputs, is_fitted).determined
     array([ True,  True,  True,  True])
     """
-    factors, outputs = _checked(factors, outputs, 2)
+    factors, outputs = np.asarray(factors), np.asarray(outputs, np.float64)
     is_fitted = np.ones(len(factors), bool) if is_fitted is None else np.asarray(is_fitted)
-    checks.mask("is_fitted", is_fitted, (len(factors),))
     blocks = [_indicators(factors[:, [c]]) for c in range(factors.shape[1])]
     design = np.concatenate(blocks, axis=1).astype(np.float64)
     u, sigma, vt = np.linalg.svd(design[is_fitted], full_matrices=False)
@@ -70,19 +66,20 @@ def additive_fit(
     return AdditiveFit(means.sum(axis=(0, 1)), terms - means, determined)
 
 
+@checked
 def total_effects(
-    factors: np.ndarray, outputs: np.ndarray, labels: np.ndarray | None = None
+    factors: whole("n C"), outputs: finite("n D"), labels: integers("D") = None
 ) -> np.ndarray:
     """E[Var(y | all factors but c)] / Var(y), for outputs i and factors c: [rows, C].
 
-    outputs: [n, D]. labels: whole numbers [D], the row of each output, by default one row per
-    output; below 0: none. Each combination counts once, with the mean of its samples.
+    labels: the row of each output, by default one row per output; below 0: none. Each combination
+    counts once, with the mean of its samples.
 
     On a full grid the effects of a sum add up to 1; with interactions they add up to more. The mean
     is over the sets of combinations that differ only in factor c; NaN if there is none, and for
     constant outputs.
     """
-    combinations, outputs = combined(*_checked(factors, outputs, 2))
+    combinations, outputs = combined(factors, outputs)
     rows, variance = _rows(outputs, labels)
     n_factors = combinations.shape[1]
     effects = [_within(combinations, outputs, c) @ rows / variance for c in range(n_factors)]
@@ -97,8 +94,9 @@ class Interactions(NamedTuple):
     higher: np.ndarray  # [rows] that no sum over pairs of factors explains
 
 
+@checked
 def interactions(
-    factors: np.ndarray, outputs: np.ndarray, labels: np.ndarray | None = None
+    factors: whole("n C"), outputs: finite("n D"), labels: integers("D") = None
 ) -> Interactions:
     """Departures from mean + a_1(z_1) + ... + a_C(z_C), in total and by pairs of factors.
 
@@ -112,7 +110,7 @@ def interactions(
            [0.143,   nan, 0.   ],
            [0.   , 0.   ,   nan]])
     """
-    combinations, outputs = combined(*_checked(factors, outputs, 2))
+    combinations, outputs = combined(factors, outputs)
     rows, variance = _rows(outputs, labels)
     n, n_factors = combinations.shape
     single = np.concatenate([_indicators(combinations[:, [c]]) for c in range(n_factors)], axis=1)
@@ -154,8 +152,8 @@ def _basis(columns, scale=None):
 def _rows(outputs, labels):
     """Membership [D, rows] of outputs [n, D] in rows, and the rows' variance, NaN if constant."""
     labels = np.arange(outputs.shape[1]) if labels is None else np.asarray(labels)
-    if labels.shape != outputs.shape[1:] or labels.dtype.kind not in "iu" or labels.max() < 0:
-        raise ValueError(f"labels must be integers [{outputs.shape[1]}], got shape {labels.shape}")
+    if labels.max() < 0:
+        raise ValueError("labels are all below 0: give at least one output a row")
     rows = np.eye(labels.max() + 1)[labels] * (labels >= 0)[:, None]
     scale = np.sum(outputs**2, axis=0) @ rows / len(outputs)
     variance = np.var(outputs, axis=0) @ rows
@@ -176,13 +174,3 @@ def _within(combinations, outputs, c):
         if has_several.any()
         else np.full(outputs.shape[1], np.nan)
     )
-
-
-def _checked(factors, values, rank=None, name="outputs"):
-    checks.combinations("factors", factors)
-    checks.finite(**{name: values})
-    factors, values = np.asarray(factors), np.asarray(values, np.float64)
-    if values.shape[:1] != factors.shape[:1] or (rank is not None and values.ndim != rank):
-        axes = ", ..." if rank is None else ", D"
-        raise ValueError(f"{name} must be [{len(factors)}{axes}], got shape {values.shape}")
-    return factors, values

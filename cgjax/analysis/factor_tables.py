@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, counts, whole
 
 LARGEST = 5_000_000  # the most combinations of a grid
 
@@ -37,15 +38,14 @@ class Missing(NamedTuple):
     n: int  # combinations of Q that contain one of them; P lacks them all
 
 
-def held(p, q, sizes) -> Held:
-    """What p [n, D] holds of q [m, D]; entries are whole numbers from 0 to below sizes [D].
+@checked
+def held(p: whole("n D"), q: whole("m D"), sizes: counts("D")) -> Held:
+    """What p holds of q; entries are from 0 to below sizes.
 
     >>> held([[0, 0], [1, 1]], grid((2, 2)), (2, 2)).n_held
     2
     """
-    sizes = _sizes(sizes)
-    for name, table in (("p", p), ("q", q)):
-        checks.combinations(name, table, sizes)
+    checks.below(sizes, p=p, q=q)
     p, q = np.asarray(p, np.int64), np.asarray(q, np.int64)
     numbers = _numbers(np.concatenate([p, q]), sizes)
     of_p, of_q = numbers[: len(p)], numbers[len(p) :]
@@ -84,17 +84,13 @@ def held(p, q, sizes) -> Held:
     )
 
 
-def grid(sizes) -> np.ndarray:
-    """Every combination [N, D] of whole numbers below sizes [D]."""
-    sizes = _sizes(sizes)
+@checked
+def grid(sizes: counts("D")) -> np.ndarray:
+    """Every combination [N, D] of whole numbers below sizes."""
     n = np.prod(np.array(sizes, object))
-    if not sizes or n > LARGEST:
-        raise ValueError(f"sizes give {n:,} combinations: the limits are 1 and {LARGEST:,}")
+    if n > LARGEST:
+        raise ValueError(f"sizes give {n:,} combinations: the limit is {LARGEST:,}")
     return np.indices(sizes).reshape(len(sizes), -1).T
-
-
-def _sizes(sizes):
-    return tuple(checks.integer("sizes", size, 1) for size in sizes)
 
 
 def _numbers(rows, sizes):

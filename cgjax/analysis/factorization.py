@@ -19,8 +19,13 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import checks, geometry, salience
+from cgjax.analysis import geometry, salience
+from cgjax.analysis.arguments import checked, finite, flag, integer, mask, number, symmetric, whole
 from cgjax.analysis.effects import combined
+
+# Arguments of several functions. A grid needs an axis of units.
+PAIRS, LENGTH = finite("_ 2"), number("(0, inf)")
+GRID, POINTS = finite("n_y n_x D *rest"), mask("n_y n_x")
 
 # --- kernels on pairs of factors z = (x, y), points [n, 2]: binary, factorised, radial, additive --
 # The *binary factorised kernel* (Liang et al. 2025) depends only on "same x?" and "same y?". Every
@@ -30,7 +35,13 @@ from cgjax.analysis.effects import combined
 # Float64, as in `analysis.salience`; predictions are `machines.ridgeless` and `machines.ridge`.
 
 
-def binary(z1: np.ndarray, z2: np.ndarray, k1: float = 1.0, k2: float = 1.0) -> np.ndarray:
+@checked
+def binary(
+    z1: whole("n1 2"),
+    z2: whole("n2 2"),
+    k1: number("[0, inf)") = 1.0,
+    k2: number("[0, inf)") = 1.0,
+) -> np.ndarray:
     """k1 ([x = x'] + [y = y']) + k2 [x = x'][y = y']: [n1, n2], for whole numbers z.
 
     k2 > 0 makes it strictly positive definite on distinct points.
@@ -39,48 +50,34 @@ def binary(z1: np.ndarray, z2: np.ndarray, k1: float = 1.0, k2: float = 1.0) -> 
     array([[2.5],
            [1. ]])
     """
-    for name, value in {"k1": k1, "k2": k2}.items():
-        checks.bounded(name, value, 0)
-    _pairs(z1=z1, z2=z2)
-    checks.combinations("z1", z1)
-    checks.combinations("z2", z2)
     return salience.overlap_kernel(z1, z2, [0, k1, 2 * k1 + k2])
 
 
-def factorised(z1: np.ndarray, z2: np.ndarray, lx: float = 1.0, ly: float = 1.0) -> np.ndarray:
+@checked
+def factorised(z1: PAIRS, z2: PAIRS, lx: LENGTH = 1.0, ly: LENGTH = 1.0) -> np.ndarray:
     """exp(-dx^2 / 2 lx^2) exp(-dy^2 / 2 ly^2): [n1, n2]. With lx = ly it is `radial`."""
-    x, y = _bells(z1, z2, lx=lx, ly=ly)
+    x, y = _bells(z1, z2, lx, ly)
     return x * y
 
 
-def radial(z1: np.ndarray, z2: np.ndarray, length: float = 1.0) -> np.ndarray:
+@checked
+def radial(z1: PAIRS, z2: PAIRS, length: LENGTH = 1.0) -> np.ndarray:
     """exp(-|z - z'|^2 / 2 length^2): [n1, n2]."""
-    x, y = _bells(z1, z2, length=length)
+    x, y = _bells(z1, z2, length, length)
     return x * y
 
 
-def additive(z1: np.ndarray, z2: np.ndarray, lx: float = 1.0, ly: float = 1.0) -> np.ndarray:
+@checked
+def additive(z1: PAIRS, z2: PAIRS, lx: LENGTH = 1.0, ly: LENGTH = 1.0) -> np.ndarray:
     """exp(-dx^2 / 2 lx^2) + exp(-dy^2 / 2 ly^2): [n1, n2]; its machines are a(x) + b(y)."""
-    x, y = _bells(z1, z2, lx=lx, ly=ly)
+    x, y = _bells(z1, z2, lx, ly)
     return x + y
 
 
-def _bells(z1, z2, **lengths):
-    """The kernels of x and of y, [n1, n2] each; one length for both, or one each."""
-    for name, value in lengths.items():
-        checks.bounded(name, value, 0, above=True)
-    z1, z2 = _pairs(z1=z1, z2=z2)
-    values = list(lengths.values())
-    squares = (z1[:, None] - z2[None]) ** 2
-    return [np.exp(-squares[..., i] / (2 * values[-1 if i else 0] ** 2)) for i in range(2)]
-
-
-def _pairs(**points):
-    for name, z in points.items():
-        checks.finite(**{name: z})
-        if checks.real(name, z, 2, "n, 2").shape[1] != 2:
-            raise ValueError(f"{name} must be pairs of factors [n, 2], got shape {np.shape(z)}")
-    return [np.asarray(z, np.float64) for z in points.values()]
+def _bells(z1, z2, lx, ly):
+    """The kernels of x and of y, [n1, n2] each."""
+    squares = (np.asarray(z1, np.float64)[:, None] - np.asarray(z2, np.float64)[None]) ** 2
+    return [np.exp(-squares[..., i] / (2 * length**2)) for i, length in enumerate((lx, ly))]
 
 
 # --- activations ----------------------------------------------------------------------------------
@@ -91,18 +88,19 @@ MOST_GRIDS = 32
 # --- by lengths and angles ------------------------------------------------------------------------
 
 
-def metric(activations: np.ndarray, where: np.ndarray | None = None) -> float:
+@checked
+def metric(activations: GRID, where: POINTS = None) -> float:
     """F = 1 - mean|g01| / mean(|g00| + |g11|), g the metric tensor of finite differences.
 
-    activations: [n_y, n_x, ...]. where: boolean [n_y, n_x], the points to average over (a hole, or
-    its surroundings), by default all; the finite differences are those of the whole grid.
+    where: the points to average over (a hole, or its surroundings), by default all; the finite
+    differences are those of the whole grid.
 
     F is between 1/2 (x and y move the activations along one line) and 1 (at right angles
     everywhere). A rotation (x + y, x - y) has F = 1, too. F does not depend on the activations'
     scale: the paper adds 1e-9 to the denominator, this function does not. For constant activations
     F is undefined: NaN, with a warning.
     """
-    values = np.asarray(checks.real("activations", activations))
+    values = np.asarray(activations)
     if values.dtype == np.float64:  # squares of the smallest and largest numbers leave its range
         values = np.ldexp(values, -math.frexp(np.max(np.abs(values), initial=0))[1])
     tensor = geometry.grid_tensor(values)
@@ -113,7 +111,7 @@ def metric(activations: np.ndarray, where: np.ndarray | None = None) -> float:
         warnings.warn(
             "activations are constant over the grid: their metric is undefined (NaN)",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
         return np.nan
     return 1 - np.mean(np.abs(tensor[..., 0, 1])[inside]) / along
@@ -122,14 +120,14 @@ def metric(activations: np.ndarray, where: np.ndarray | None = None) -> float:
 # --- by the kernel --------------------------------------------------------------------------------
 
 
-def grid_kernel(activations: np.ndarray, cosine: bool = False) -> np.ndarray:
-    """Dot products (or cosines) between the activations [n_y, n_x, ...] of all points: [n, n].
+@checked
+def grid_kernel(activations: GRID, cosine: flag = False) -> np.ndarray:
+    """Dot products (or cosines) between the activations of all points: [n, n].
 
     Points are ordered with x as the slow index, as in `operator_schmidt`. The cosine with
     activations that are all zero is 0.
     """
-    checks.flag("cosine", cosine)
-    grid = _grid("activations", activations)
+    grid = _grid(activations)
     points = np.swapaxes(grid, 0, 1).reshape(-1, grid.shape[-1])
     if cosine:
         length = np.linalg.norm(points, axis=1, keepdims=True)
@@ -137,14 +135,12 @@ def grid_kernel(activations: np.ndarray, cosine: bool = False) -> np.ndarray:
     return points @ points.T
 
 
-def schmidt_values(kernel: np.ndarray, n_x: int, n_y: int) -> np.ndarray:
+@checked
+def schmidt_values(kernel: symmetric("n n"), n_x: integer(1), n_y: integer(1)) -> np.ndarray:
     """Singular values s_k / sqrt(sum s^2) [min(n_x, n_y)^2] of M[(x, x'), (y, y')], descending.
 
     kernel: K [n_x n_y, n_x n_y], points ordered with x as the slow index; M holds its entries.
     """
-    checks.integer("n_x", n_x, 1)
-    checks.integer("n_y", n_y, 1)
-    checks.symmetric("kernel", kernel)
     kernel = np.asarray(kernel, np.float64)
     if kernel.shape != (n_x * n_y,) * 2:
         raise ValueError(
@@ -179,9 +175,10 @@ class TwoWay(NamedTuple):
     interaction: np.ndarray  # of the remainder of the centred activations
 
 
-def two_way(activations: np.ndarray) -> TwoWay:
-    """Activations [n_y, n_x, ...] as mean + a(x) + b(y) + interaction; the parts are orthogonal."""
-    grid = _grid("activations", activations)
+@checked
+def two_way(activations: GRID) -> TwoWay:
+    """Activations as mean + a(x) + b(y) + interaction; the parts are orthogonal."""
+    grid = _grid(activations)
     n_y, n_x, _ = grid.shape
     mean = grid.mean(axis=(0, 1))
     a, b = (grid.mean(axis=axis) - mean for axis in (0, 1))
@@ -190,12 +187,13 @@ def two_way(activations: np.ndarray) -> TwoWay:
     return TwoWay(*sums)
 
 
-def additive_part(activations: np.ndarray, where: np.ndarray | None = None) -> np.ndarray:
-    """The a(x) + b(y) nearest to activations [n_y, n_x, ...], in the same shape.
+@checked
+def additive_part(activations: GRID, where: POINTS = None) -> np.ndarray:
+    """The a(x) + b(y) nearest to activations, in the same shape.
 
-    where: boolean [n_y, n_x], the points to fit, by default all; the result is 0 elsewhere.
+    where: the points to fit, by default all; the result is 0 elsewhere.
     """
-    grid = _grid("activations", activations)
+    grid = _grid(activations)
     if where is None:
         mean = np.mean(grid, axis=(0, 1), keepdims=True)
         a, b = (np.mean(grid, axis=axis, keepdims=True) for axis in (0, 1))
@@ -208,7 +206,8 @@ def additive_part(activations: np.ndarray, where: np.ndarray | None = None) -> n
     return fitted.reshape(np.shape(activations))
 
 
-def additive_share(activations: np.ndarray, where: np.ndarray | None = None) -> float:
+@checked
+def additive_share(activations: GRID, where: POINTS = None) -> float:
     """Share of the activations' variance over the grid (or `where`) that a(x) + b(y) explains.
 
     1 for a code of x concatenated with a code of y. One minus it is the share of the interaction.
@@ -216,30 +215,29 @@ def additive_share(activations: np.ndarray, where: np.ndarray | None = None) -> 
     return explained(activations, additive_part(activations, where), where)
 
 
-def selective_share(activations: np.ndarray, level: float = 0.9) -> float:
+@checked
+def selective_share(activations: GRID, level: number("(0.5, 1]") = 0.9) -> float:
     """Share of units that respond to one factor only: `level` of their variance is a(x), or b(y).
 
     Units that do not vary are not counted; NaN if none varies.
     """
-    checks.bounded("level", level, 0.5, 1, above=True)
     sums = two_way(activations)
     total = sum(sums)
-    squares = np.sum(_grid("activations", activations) ** 2, axis=(0, 1))
+    squares = np.sum(_grid(activations) ** 2, axis=(0, 1))
     varies = total > _rounding(activations) * squares
     is_selective = np.maximum(sums.x, sums.y) >= level * total
     return np.sum(is_selective[varies]) / np.sum(varies) if varies.any() else np.nan
 
 
-def explained(outputs: np.ndarray, account: np.ndarray, where: np.ndarray | None = None) -> float:
-    """R2 of an account of outputs, both [n_y, n_x, ...]: 1 - |outputs - account|^2 / |centred|^2.
+@checked
+def explained(outputs: GRID, account: GRID, where: POINTS = None) -> float:
+    """R2 of an account of outputs: 1 - |outputs - account|^2 / |centred|^2.
 
     The sums are over all units; each is centred by its mean over the grid (or over `where`). 1 if
     the account is exact, below 0 if each unit's mean predicts better; NaN if no unit varies.
     """
     rounding = _rounding(outputs)
-    outputs, account = _grid("outputs", outputs), _grid("account", account)
-    if outputs.shape != account.shape:
-        raise ValueError(f"account needs the shape of outputs {outputs.shape}, got {account.shape}")
+    outputs, account = _grid(outputs), _grid(account)
     inside = _inside(where, outputs.shape[:2])
     outputs, account = outputs[inside], account[inside]
     total = np.sum((outputs - outputs.mean(axis=0)) ** 2)
@@ -257,34 +255,25 @@ def _rounding(values):
 
 def _inside(where, shape):
     """Boolean [n_y, n_x]: the selected points."""
-    if where is None:
-        return np.ones(shape, bool)
-    if np.shape(where) != shape:
-        raise ValueError(f"where must be boolean {shape}, got shape {np.shape(where)}")
-    checks.mask("where", where, shape)
-    return np.asarray(where)
+    return np.ones(shape, bool) if where is None else np.asarray(where)
 
 
-def _grid(name, values):
+def _grid(values):
     """The values as [n_y, n_x, D] in float64."""
-    checks.finite(**{name: values})
     grid = np.asarray(values, np.float64)
-    if grid.ndim < 3 or grid.size == 0:
-        raise ValueError(f"{name} needs [n_y, n_x, ...] without empty axes, got shape {grid.shape}")
     return grid.reshape(*grid.shape[:2], -1)
 
 
 # --- superposition --------------------------------------------------------------------------------
 
 
-def shared_sum(outputs: np.ndarray, is_train: np.ndarray) -> np.ndarray:
+@checked
+def shared_sum(outputs: GRID, is_train: POINTS) -> np.ndarray:
     """At each grid point, the sum of outputs at all training points with its x or its y.
 
-    outputs: [n_y, n_x, ...]. is_train: boolean [n_y, n_x]. Returns the shape of outputs.
     For held-out pairs, the outputs of a model that superposes look like this sum.
     """
-    grid = _grid("outputs", outputs)
-    checks.mask("is_train", is_train, grid.shape[:2])
+    grid = _grid(outputs)
     train_outputs = np.where(np.asarray(is_train)[..., None], grid, 0)
     # A training point shares both x and y with itself, and counts once.
     total = (
@@ -295,20 +284,16 @@ def shared_sum(outputs: np.ndarray, is_train: np.ndarray) -> np.ndarray:
     return total.reshape(np.shape(outputs))
 
 
+@checked
 def isolated(
-    codes: np.ndarray, train_codes: np.ndarray, split: int
+    codes: finite("k d>=2"), train_codes: finite("m d"), split: integer(1, below="d")
 ) -> tuple[np.ndarray, np.ndarray]:
     """Inputs with a single factor: ([e(x), mean e(y)], [mean e(x), e(y)]), each [k, d].
 
-    codes: [k, d], e(x) in the first `split` columns, e(y) in the others. train_codes: [m, d], whose
-    mean replaces the code of the absent factor.
+    codes: e(x) in the first `split` columns, e(y) in the others. The mean of
+    train_codes replaces the code of the absent factor.
     """
-    checks.finite(codes=codes, train_codes=train_codes)
-    codes = np.asarray(checks.real("codes", codes, 2, "k, d"), np.float64)
-    train_codes = np.asarray(checks.real("train_codes", train_codes, 2, "m, d"), np.float64)
-    if codes.shape[1] != train_codes.shape[1]:
-        raise ValueError(f"train_codes must be [m, {codes.shape[1]}], got {train_codes.shape}")
-    checks.integer("split", split, 1, codes.shape[1] - 1)
+    codes, train_codes = (np.asarray(a, np.float64) for a in (codes, train_codes))
     mean = np.broadcast_to(train_codes.mean(axis=0), codes.shape)
     only_x = np.concatenate([codes[:, :split], mean[:, split:]], axis=1)
     only_y = np.concatenate([mean[:, :split], codes[:, split:]], axis=1)
@@ -324,20 +309,13 @@ class Superposition(NamedTuple):
     composition: float  # the true outputs explained by the model's: the model's R2
 
 
-def superposition(
-    outputs: np.ndarray, truth: np.ndarray, kernel: np.ndarray, where: np.ndarray | None = None
-) -> Superposition:
-    """R2 of outputs as a superposition, a kernel machine's, or the truth; all [n_y, n_x, ...].
+@checked
+def superposition(outputs: GRID, truth: GRID, kernel: GRID, where: POINTS = None) -> Superposition:
+    """R2 of outputs as a superposition, a kernel machine's, or the truth.
 
-    kernel: predictions of a kernel machine with the same training points. where: boolean
-    [n_y, n_x], the held-out points; by default all.
+    kernel: predictions of a kernel machine with the same training points. where: the held-out
+    points; by default all.
     """
-    for name, account in {"truth": truth, "kernel": kernel}.items():
-        checks.finite(**{name: account})
-        if np.shape(account) != np.shape(outputs):
-            shapes = f"the shape of outputs {np.shape(outputs)}, got {np.shape(account)}"
-            raise ValueError(f"{name} needs {shapes}")
-    _grid("outputs", outputs)
     return Superposition(
         additive_share(outputs, where),
         explained(outputs, kernel, where),
@@ -358,16 +336,13 @@ class Grids(NamedTuple):
     selective: float  # share of units that respond to one factor only
 
 
-def on_grids(activations: np.ndarray, factors: np.ndarray) -> Grids:
-    """Measures of activations [n, ...]; factors: whole numbers [n, C], two columns or more.
+@checked
+def on_grids(activations: finite("n ..."), factors: whole("n C>=2")) -> Grids:
+    """Measures of activations on all grids of two factors.
 
     Samples of a combination are averaged. For the metric, neighbouring levels are one step apart.
     """
-    checks.finite(activations=activations)
     activations = np.asarray(activations)
-    if activations.shape[:1] != np.shape(factors)[:1]:
-        n = len(factors)
-        raise ValueError(f"activations must be [{n}, ...] as factors, got {activations.shape}")
     combinations, means = combined(factors, activations.reshape(len(activations), -1))
     measures = [_measures(means[rows]) for rows in grids(combinations)]
     if not measures:
@@ -375,12 +350,12 @@ def on_grids(activations: np.ndarray, factors: np.ndarray) -> Grids:
     return Grids(*np.mean(measures, axis=0).tolist())
 
 
-def grids(factors: np.ndarray) -> list[np.ndarray]:
-    """Full grids of two factors, others constant, among combinations [n, C]: MOST_GRIDS at most.
+@checked
+def grids(factors: whole("n C")) -> list[np.ndarray]:
+    """Full grids of two factors, others constant, among combinations: MOST_GRIDS at most.
 
     Each grid holds indices [n_y, n_x] of rows of the sorted, distinct combinations.
     """
-    checks.combinations("factors", factors)
     combinations, full_grids = np.unique(factors, axis=0), []
     for pair in itertools.combinations(range(combinations.shape[1]), 2):
         others = np.delete(combinations, pair, axis=1)

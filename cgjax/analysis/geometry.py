@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import checks, contrasts, support
+from cgjax.analysis import contrasts, support
+from cgjax.analysis.arguments import checked, finite, floating, integer, mask, number
 
 # A singular value of a Jacobian, or an eigenvalue of a covariance, counts if it is above this share
 # of the largest.
@@ -27,30 +28,26 @@ CHUNK = 4096
 # --- the metric tensor ----------------------------------------------------------------------------
 
 
-def pullback(f: Callable, z: jax.Array) -> jax.Array:
-    """g = J'J at every row of z [n, d]: [n, d, d]; f maps one row [d] to activations [D].
+@checked
+def pullback(f: Callable, z: floating("n d")) -> jax.Array:
+    """g = J'J at every row of z: [n, d, d]; f maps one row [d] to activations [D].
 
     >>> pullback(lambda z: 3 * z, jnp.ones((5, 2)))[0]
     Array([[9., 0.],
            [0., 9.]], dtype=float32)
     """
-    jac = _jacobians(f, z)
+    jac = contrasts.jacobians(f, z)
     return jnp.einsum("noi,noj->nij", jac, jac, precision="highest")
 
 
-def grid_tensor(activations: np.ndarray) -> np.ndarray:
-    """g by finite differences of activations [n_y, n_x, ...] on a grid of spacing 1.
+@checked
+def grid_tensor(activations: finite("n_y>=2 n_x>=2 D ...")) -> np.ndarray:
+    """g by finite differences of activations on a grid of spacing 1.
 
     Returns [n_y, n_x, 2, 2], axis 0 (y) first. Differences are central inside, one-sided at the
     border; all further axes (channels, pixels) are one vector.
     """
-    checks.finite(activations=activations)
     array = np.asarray(activations)
-    if array.ndim < 3 or array.size == 0 or min(array.shape[:2]) < 2:
-        raise ValueError(
-            "activations must be [n_y, n_x, ...] with 2 points or more per axis, got shape "
-            f"{array.shape}"
-        )
     flat = array.reshape(*array.shape[:2], -1)
     tensor = np.zeros((*flat.shape[:2], 2, 2))
     # Squares of differences add up over coordinates; in float64 only a chunk fits in memory.
@@ -62,10 +59,9 @@ def grid_tensor(activations: np.ndarray) -> np.ndarray:
     return tensor
 
 
-def volume_element(tensor: np.ndarray) -> np.ndarray:
-    """sqrt(|det g|) [...] of metric tensors g [..., d, d]."""
-    checks.matrices("tensor", tensor)
-    checks.finite(tensor=tensor)
+@checked
+def volume_element(tensor: finite("... d d")) -> np.ndarray:
+    """sqrt(|det g|) [...] of metric tensors g."""
     tensor = np.asarray(tensor, np.float64)
     if tensor.shape[-1] != 2:
         return np.sqrt(np.abs(np.linalg.det(tensor)))
@@ -73,23 +69,15 @@ def volume_element(tensor: np.ndarray) -> np.ndarray:
     return np.sqrt(np.abs(tensor[..., 0, 0] * tensor[..., 1, 1] - across))
 
 
-def rank_map(f: Callable, z: jax.Array, rtol: float = RTOL) -> jax.Array:
-    """Rank [n] of dA/dz at every row of z [n, d]: singular values above rtol of the largest.
+@checked
+def rank_map(f: Callable, z: floating("n d"), rtol: number("[0, 1)") = RTOL) -> jax.Array:
+    """Rank [n] of dA/dz at every row of z: singular values above rtol of the largest.
 
     The rank is 1 where a layer maps the plane of factors to a line, and 0 where it ignores both
     factors.
     """
-    ranks, _ = support.jacobian_rank(_jacobians(f, z), rtol, 0.0)
+    ranks, _ = support.jacobian_rank(contrasts.jacobians(f, z), rtol, 0.0)
     return ranks
-
-
-def _jacobians(f, z):
-    """dA/dz [n, D, d], by forward derivatives if there are fewer factors than activations."""
-    checks.finite(z=z)
-    checks.real("z", z, 2, "n, d")
-    if not jnp.issubdtype(jnp.result_type(z), jnp.floating):
-        raise ValueError(f"z must be floating point to be differentiated, got {z.dtype}")
-    return contrasts.jacobians(f, z)
 
 
 # --- probes and ranks -----------------------------------------------------------------------------
@@ -104,22 +92,19 @@ class Probe(NamedTuple):
     intercept: np.ndarray  # [targets]
 
 
-def probe(activations, targets, is_fitted=None) -> Probe:
-    """Ordinary least squares with an intercept, from activations [n, ...] to targets [n, targets].
+@checked
+def probe(
+    activations: finite("n D ..."), targets: finite("n targets"), is_fitted: mask("n") = None
+) -> Probe:
+    """Ordinary least squares with an intercept, from activations to targets.
 
-    is_fitted: boolean [n], the points to fit; the others are held out. By default all are fitted,
+    is_fitted: the points to fit; the others are held out. By default all are fitted,
     and R2 is that of the fitted points: with as many activations as points it is always 1. Of
     several least-squares solutions, the smallest is returned.
     """
-    checks.finite(activations=activations, targets=targets)
     x, y = np.asarray(activations, np.float64), np.asarray(targets, np.float64)
-    if x.ndim < 2 or y.ndim != 2 or len(x) != len(y) or x.size == 0 or y.size == 0:
-        raise ValueError(
-            f"activations must be [n, ...], targets [n, targets]: got {x.shape} and {y.shape}"
-        )
-    is_fitted = np.ones(len(x), bool) if is_fitted is None else is_fitted
-    checks.mask("is_fitted", is_fitted, (len(x),))
-    is_fitted, x = np.asarray(is_fitted), x.reshape(len(x), -1)
+    is_fitted = np.ones(len(x), bool) if is_fitted is None else np.asarray(is_fitted)
+    x = x.reshape(len(x), -1)
     centre, level = x[is_fitted].mean(axis=0), y[is_fitted].mean(axis=0)
     weights = np.linalg.lstsq(x[is_fitted] - centre, y[is_fitted] - level, rcond=None)[0]
     intercept = level - centre @ weights
@@ -144,18 +129,18 @@ class Rank(NamedTuple):
     eigenvalues: np.ndarray  # [min(n, D)] of the covariance, descending
 
 
-def effective_rank(activations, rtol: float = RTOL, share: float = 0.99) -> Rank:
-    """Numerical rank of activations [n, ...] around their mean, by both counts of `Rank`.
+@checked
+def effective_rank(
+    activations: finite("n>=2 D ..."),
+    rtol: number("[0, 1)") = RTOL,
+    share: number("(0, 1]") = 0.99,
+) -> Rank:
+    """Numerical rank of activations around their mean, by both counts of `Rank`.
 
     The eigenvalues are those of the covariance of all coordinates; pass a subset of the columns to
     reproduce studies that draw 1500 of them.
     """
-    checks.finite(activations=activations)
-    checks.tolerances(rtol, 0.0)
-    checks.bounded("share", share, 0, 1, above=True)
     x = np.asarray(activations, np.float64)
-    if x.ndim < 2 or len(x) < 2 or x.size == 0:
-        raise ValueError(f"activations must be [n, ...] with 2 points or more, got {x.shape}")
     x = x.reshape(len(x), -1)
     values = np.linalg.svd(x - x.mean(axis=0), compute_uv=False) ** 2 / (len(x) - 1)
     total = np.sum(values)
@@ -173,16 +158,15 @@ class Components(NamedTuple):
     shares: np.ndarray  # [components] of the variance
 
 
-def principal_components(activations, components: int = 2) -> Components:
-    """Coordinates of points [n, ...] along the directions of largest variance, for figures.
+@checked
+def principal_components(
+    activations: finite("n>=2 D ..."), components: integer(1) = 2
+) -> Components:
+    """Coordinates of points along the directions of largest variance, for figures.
 
     A direction's sign is arbitrary; components beyond the number of points are 0.
     """
-    checks.finite(activations=activations)
-    checks.integer("components", components, 1)
     x = np.asarray(activations, np.float64)
-    if x.ndim < 2 or len(x) < 2 or x.size == 0:
-        raise ValueError(f"activations must be [n, ...] with 2 points or more, got {x.shape}")
     x = x.reshape(len(x), -1)
     x = x - x.mean(axis=0)
     # Uses the points' inner products, because layers have many more units than points.
@@ -224,36 +208,34 @@ class Fit(NamedTuple):
     new: np.ndarray  # [m, K]
 
 
-def kernel(features: np.ndarray, new: np.ndarray) -> Kernel:
-    """The kernel of features [n, D], centred on their mean, with new features [m, D]."""
-    checks.finite(features=features, new=new)
+@checked
+def kernel(features: finite("n D"), new: finite("m D")) -> Kernel:
+    """The kernel of features, centred on their mean, with new features."""
     features, new = (np.asarray(a, np.float64) for a in (features, new))
-    if features.ndim != 2 or new.shape[1:] != features.shape[1:]:
-        raise ValueError(f"features is [n, D], new is [m, D]: got {features.shape}, {new.shape}")
     centred, new = features - features.mean(axis=0), new - features.mean(axis=0)
     values, vectors = np.linalg.eigh(centred @ centred.T)
     values = np.where(values > ROUNDING * max(values[-1], 0), values, 0)
     return Kernel(vectors, values, new @ centred.T)
 
 
-def ridge(kernel: Kernel, targets: np.ndarray, strengths=STRENGTHS) -> Fit:
-    """The probe of targets [n, K] with the least squared error when each row is left out.
+@checked
+def ridge(kernel: Kernel, targets: finite("n K"), strengths=STRENGTHS) -> Fit:
+    """The probe of targets with the least squared error when each row is left out.
 
     >>> x = np.linspace(0, 1, 20)[:, None]
     >>> fit = ridge(kernel(x, np.array([[2.0]])), 3 * x)
     >>> round(float(fit.new[0, 0]), 3)
     6.0
     """
-    checks.finite(targets=targets)
     targets = np.asarray(targets, np.float64)
     fits = [_fit(kernel, targets, strength) for strength in strengths]
     errors = [np.sum((targets - fit.left_out) ** 2) for fit in fits]
     return fits[int(np.argmin(errors))]
 
 
-def ridgeless(kernel: Kernel, targets: np.ndarray) -> np.ndarray:
+@checked
+def ridgeless(kernel: Kernel, targets: finite("n K")) -> np.ndarray:
     """Values [m, K] on the new rows of the smallest weights that fit the targets best."""
-    checks.finite(targets=targets)
     targets = np.asarray(targets, np.float64)
     inverse = np.where(kernel.values > 0, 1 / np.where(kernel.values > 0, kernel.values, 1), 0)
     level = targets.mean(axis=0)

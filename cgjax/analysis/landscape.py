@@ -14,6 +14,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, finite, finite_tree, integer, number
 from cgjax.core import tree
 
 
@@ -30,9 +31,9 @@ class Barrier(NamedTuple):
     height: jax.Array  # largest excess over the linear interpolation of the two losses; 0 if none
 
 
-def barrier(loss: Callable, a, b, n: int = 25) -> Barrier:
+@checked
+def barrier(loss: Callable, a, b, n: integer(2) = 25) -> Barrier:
     """loss: params -> number, at n equally spaced points from a to b, both included."""
-    checks.integer("n", n, 2)
     _pair(a, b)
     share = jnp.linspace(0, 1, n)
     losses = jax.lax.map(
@@ -42,14 +43,14 @@ def barrier(loss: Callable, a, b, n: int = 25) -> Barrier:
     return Barrier(losses, jnp.max(losses - straight))
 
 
-def matched(a: Sequence, b: Sequence, most_rounds: int = 100) -> list:
+@checked
+def matched(a: Sequence, b: Sequence, most_rounds: integer(1) = 100) -> list:
     """The dense network b with its hidden units permuted to be near to a.
 
     a, b: layers in order, each (kernel [in, out], bias [out]); the result computes the same
     function as b. Each layer in turn gets the best assignment given the others (Ainsworth et al.
     2023), until none changes: a local optimum. Runs on the host.
     """
-    checks.integer("most_rounds", most_rounds, 1)
     a, b = (_layers(name, layers) for name, layers in {"a": a, "b": b}.items())
     if [k.shape for k, _ in a] != [k.shape for k, _ in b]:
         raise ValueError("b must have layers of the same shapes as a")
@@ -73,19 +74,18 @@ def matched(a: Sequence, b: Sequence, most_rounds: int = 100) -> list:
 
 
 def _layers(name, layers):
-    checked = []
+    checks.finite_leaves(**{name: layers})
+    arrays = []
     for kernel, bias in layers:
-        checks.finite(**{name: kernel})
-        checks.finite(**{name: bias})
         kernel, bias = np.asarray(kernel, np.float64), np.asarray(bias, np.float64)
         if kernel.ndim != 2 or bias.shape != kernel.shape[1:]:
             raise ValueError(f"{name} needs layers (kernel [in, out], bias [out]): {kernel.shape}")
-        if checked and checked[-1][0].shape[1] != kernel.shape[0]:
+        if arrays and arrays[-1][0].shape[1] != kernel.shape[0]:
             raise ValueError(f"{name}: a layer's inputs must match the outputs of the one before")
-        checked.append((kernel, bias))
-    if len(checked) < 2:
+        arrays.append((kernel, bias))
+    if len(arrays) < 2:
         raise ValueError(f"{name} must have two or more layers: a single layer has no hidden units")
-    return checked
+    return arrays
 
 
 def _assigned(likeness):
@@ -135,15 +135,6 @@ def _pair(a, b, names=("a", "b")):
 # of another.
 
 
-def _bands(bands) -> jax.Array:
-    """Checks bands [l, 2] of the loss."""
-    checks.finite(bands=bands)
-    bands = checks.real("bands", bands, 2, "l, 2")
-    if bands.shape[1] != 2:
-        raise ValueError(f"bands needs shape [l, 2]: lowest and highest loss, got {bands.shape}")
-    return jnp.asarray(bands)
-
-
 def _within(values, band):
     return (values >= band[..., 0]) & (values <= band[..., 1])
 
@@ -157,27 +148,25 @@ class Guesses(NamedTuple):
     losses: jax.Array  # [l, n_keep]; infinite for unfilled places
 
 
+@checked
 def guess_and_check(
     key: jax.Array,
     draw: Callable,
     loss: Callable,
     data: Any,
-    bands: jax.Array,
-    n_draws: int,
-    n_keep: int = 100,
-    batch: int = 1000,
+    bands: finite("l 2"),
+    n_draws: integer(1),
+    n_keep: integer(1) = 100,
+    batch: integer(1) = 1000,
 ) -> Guesses:
     """Draws parameters at random and keeps those whose loss lies in a band.
 
-    draw: key -> params; loss: params, data -> number; bands [l, 2]: lowest and highest loss. batch:
+    draw: key -> params; loss: params, data -> number; bands: lowest and highest loss. batch:
     draws at a time, a divisor of n_draws; it bounds the memory.
     """
-    bands = _bands(bands)
-    for name, value in {"n_draws": n_draws, "n_keep": n_keep, "batch": batch}.items():
-        checks.integer(name, value, 1)
     if n_draws % batch:
         raise ValueError(f"batch must divide n_draws = {n_draws}, got {batch}")
-    return _guesses(key, draw, loss, data, bands, n_draws, n_keep, batch)
+    return _guesses(key, draw, loss, data, jnp.asarray(bands), n_draws, n_keep, batch)
 
 
 @functools.partial(jax.jit, static_argnames=("draw", "loss", "n_draws", "n_keep", "batch"))
@@ -219,23 +208,25 @@ class Walk(NamedTuple):
     n_accepted: jax.Array  # of all steps
 
 
+@checked
 def metropolis(
-    key: jax.Array, params: Any, loss: Callable, bands: jax.Array, n_steps: int, scale: float = 0.1
+    key: jax.Array,
+    params: finite_tree,
+    loss: Callable,
+    bands: number("(0, inf)", "l 2"),
+    n_steps: integer(1),
+    scale: number("(0, 1]") = 0.1,
 ) -> Walk:
     """A random walk of standard normal params under a ceiling of the loss that falls.
 
-    loss: params -> number; bands [l, 2]. A step replaces params by sqrt(1 - scale^2) params +
-    scale N(0, 1), which leaves the standard normal distribution as it is. It is accepted if the new
-    loss is at most the ceiling or, above the ceiling, if the loss does not rise. The ceiling falls
+    loss: params -> number. A step replaces params by sqrt(1 - scale^2) params + scale N(0, 1),
+    which leaves the standard normal distribution as it is. It is accepted if the new loss is at
+    most the ceiling or, above the ceiling, if the loss does not rise. The ceiling falls
     in n_steps equal factors from the first loss to the lowest edge of the bands. So the slower it
     falls, the nearer the walk is to the standard normal distribution given the loss, from which
     guess and check draws. vmap over keys and params for many walks.
     """
-    checks.finite_leaves(params=params)
-    bands = _bands(bands)
-    checks.bounded("bands", bands, 0, above=True)  # a ceiling of 0 would be reached at once
-    checks.integer("n_steps", n_steps, 1)
-    checks.bounded("scale", scale, 0, 1, above=True)
+    bands = jnp.asarray(bands)
     vector, unravel = ravel_pytree(params)
     first, lowest = loss(params), jnp.min(bands)
 

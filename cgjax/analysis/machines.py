@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, finite, flag, mask, number, psd, real
 from cgjax.analysis.salience import float64
 
 # Dual coefficients above this, for a kernel of mean diagonal one, are beyond float64's precision.
@@ -72,11 +73,12 @@ def ridgeless(
     return ridge(k_train, y, k_test, 0.0, bias, mask, outputs)
 
 
+@checked
 @float64
 def ridge(
-    k_train: jax.Array,
+    k_train: real("... n n"),
     y: jax.Array,
-    k_test: jax.Array,
+    k_test: finite("... m n"),
     penalty: jax.Array,
     bias: bool = False,
     mask: jax.Array | None = None,
@@ -86,26 +88,24 @@ def ridge(
 
     outputs: as in `ridgeless`.
     """
-    *dual, _ = checks.matrices("k_train", k_train)
-    _check_tests(k_test, dual)
+    _check_lead(k_test, np.shape(k_train)[:-2])
     return predict(solve_ridge(k_train, y, penalty, bias, mask, outputs), k_test, outputs)
 
 
+@checked
 @float64
 def solve_ridge(
-    k_train: jax.Array,
-    y: jax.Array,
-    penalty: jax.Array = 0.0,
-    bias: bool = False,
-    mask: jax.Array | None = None,
-    outputs: bool = False,
+    k_train: real("... n n"),
+    y: finite(),
+    penalty: number("[0, inf)") = 0.0,
+    bias: flag = False,
+    mask: mask("... n") = None,
+    outputs: flag = False,
 ) -> Interpolation:
     """The dual coefficients and the bias of `ridge`, or without a penalty of `ridgeless`.
 
     outputs: for y [..., n, outputs] dual is [..., n, outputs], bias and residual [..., outputs].
     """
-    checks.bounded("penalty", penalty, 0)
-    checks.flag("outputs", outputs)
     lead, problem = _flat(k_train, y, bias, mask, outputs, penalty=penalty)
     return _unflat(lead, _checked(_solve_ridge, k_train, mask, *problem, bool(bias)))
 
@@ -125,11 +125,12 @@ def _solve_ridge(k, y, mask, penalty, has_bias):
 # --- support-vector machines ----------------------------------------------------------------------
 
 
+@checked
 @float64
 def svc(
-    k_train: jax.Array,
+    k_train: real("... n n"),
     y: jax.Array,
-    k_test: jax.Array,
+    k_test: finite("... m n"),
     c: jax.Array,
     bias: bool = True,
     mask: jax.Array | None = None,
@@ -143,11 +144,12 @@ def svc(
     return _predicted(k_test, solve_svc, k_train, y, c, bias, mask)
 
 
+@checked
 @float64
 def svr(
-    k_train: jax.Array,
+    k_train: real("... n n"),
     y: jax.Array,
-    k_test: jax.Array,
+    k_test: finite("... m n"),
     c: jax.Array,
     epsilon: jax.Array,
     bias: bool = True,
@@ -160,40 +162,49 @@ def svr(
     return _predicted(k_test, solve_svr, k_train, y, c, epsilon, bias, mask)
 
 
+@checked
 @float64
 def solve_svc(
-    k_train: jax.Array,
-    y: jax.Array,
-    c: jax.Array,
-    bias: bool = True,
-    mask: jax.Array | None = None,
+    k_train: real("... n n"),
+    y: finite("... n"),
+    c: number("(0, inf]"),
+    bias: flag = True,
+    mask: mask("... n") = None,
 ) -> SupportVectors:
     """The support vectors of `svc`.
 
     A training set whose dual coefficients exceed LARGEST / mean(diag K) is not separable in
     float64: it gets the soft margin with c at that bound, and `separable` is False.
     """
-    checks.positive("the price c of slack", c)
     lead, problem = _flat(k_train, y, bias, mask, c=c)
-    checks.labels(*problem[1:3], bias)
+    _check_labels(*problem[1:3], bias)
     return _unflat(lead, _checked(_solve_svc, k_train, mask, *problem, bool(bias)))
 
 
+@checked
 @float64
 def solve_svr(
-    k_train: jax.Array,
-    y: jax.Array,
-    c: jax.Array,
-    epsilon: jax.Array,
-    bias: bool = True,
-    mask: jax.Array | None = None,
+    k_train: real("... n n"),
+    y: finite("... n"),
+    c: number("(0, inf]"),
+    epsilon: number("(0, inf)"),
+    bias: flag = True,
+    mask: mask("... n") = None,
 ) -> SupportVectors:
-    """The support vectors of `svr`; c as in `solve_svc`."""
-    checks.positive("the price c of slack", c)
-    checks.positive("epsilon, the width of the tube (use ridgeless for none),", epsilon)
-    checks.finite(epsilon=epsilon)
+    """The support vectors of `svr`; c as in `solve_svc`. Without a tube, use `ridgeless`."""
     lead, problem = _flat(k_train, y, bias, mask, c=c, epsilon=epsilon)
     return _unflat(lead, _checked(_solve_svr, k_train, mask, *problem, bool(bias)))
+
+
+def _check_labels(y, mask, both):
+    """Labels -1 and +1 in y [..., n] where mask [..., n] is True; both: each must occur."""
+    if not checks.known(y, mask):
+        return
+    y, mask = np.asarray(y), np.asarray(mask)
+    if np.any(np.abs(y[mask]) != 1):
+        raise ValueError("y: svc needs labels -1 and +1")
+    if both and not np.all(np.any(mask & (y > 0), axis=-1) & np.any(mask & (y < 0), axis=-1)):
+        raise ValueError("y: svc needs training points of both classes")
 
 
 @functools.partial(jax.jit, static_argnames="has_bias")
@@ -288,13 +299,16 @@ def _violation(k, signs, costs, box, mask, border, dual, bias):
 # --- arguments ------------------------------------------------------------------------------------
 
 
+@checked
 @float64
 def predict(
-    machine: Interpolation | SupportVectors, k_test: jax.Array, outputs: bool = False
+    machine: Interpolation | SupportVectors, k_test: finite("... m n"), outputs: flag = False
 ) -> jax.Array:
-    """f = K a + b [..., m] on the inputs of k_test [..., m, n]; outputs: [..., m, outputs]."""
-    checks.flag("outputs", outputs)
-    _check_tests(k_test, np.shape(machine.dual)[:-1] if outputs else np.shape(machine.dual))
+    """f = K a + b [..., m] on the inputs of k_test; outputs: [..., m, outputs]."""
+    *lead, n = np.shape(machine.dual)[:-1] if outputs else np.shape(machine.dual)
+    if np.shape(k_test)[-1] != n:
+        raise ValueError(f"k_test must be [..., m, {n}], got shape {np.shape(k_test)}")
+    _check_lead(k_test, lead)
     dual, bias, k_test = (jnp.asarray(a, jnp.float64) for a in (machine.dual, machine.bias, k_test))
     return _affine(dual, bias, k_test, bool(outputs))
 
@@ -310,8 +324,7 @@ def _affine(dual, bias, k_test, outputs):
 
 def _predicted(k_test, solve, k_train, *arguments):
     """`predict` of the solved machine; k_test is checked before the machine is solved."""
-    *dual, _ = checks.matrices("k_train", k_train)
-    _check_tests(k_test, dual)
+    _check_lead(k_test, np.shape(k_train)[:-2])
     machine = solve(k_train, *arguments)
     f = predict(machine, k_test)
     return _sound(f, machine.converged) if isinstance(machine, SupportVectors) else f
@@ -323,28 +336,19 @@ def _sound(f, converged):
     return jnp.where(jnp.broadcast_to(converged[..., None], f.shape), f, jnp.nan)
 
 
-def _check_tests(k_test, dual):
-    """Checks that k_test is finite and fits dual coefficients of this shape."""
-    checks.finite(k_test=k_test)
-    shape = np.shape(k_test)
-    if len(shape) < 2 or shape[-1] != dual[-1]:
-        raise ValueError(
-            f"k_test must be [..., m, {dual[-1]}], test by training points: got {shape}"
-        )
-    checks.broadcast(k_test=shape[:-2], dual=dual[:-1])
+def _check_lead(k_test, lead):
+    """Checks that the leading axes of k_test fit those of the machines."""
+    checks.broadcast(k_test=np.shape(k_test)[:-2], k_train=tuple(lead))
 
 
 def _flat(k_train, y, bias, mask, outputs=False, **numbers):
     """The leading axes, and k, y, mask and the numbers with these merged into one axis."""
-    checks.flag("bias", bias)
-    checks.finite(y=y)
-    *_, n = checks.matrices("k_train", k_train)
+    n = np.shape(k_train)[-1]
     k, y = jnp.asarray(k_train, jnp.float64), jnp.asarray(y, jnp.float64)
     axis, axes = (-2, "[..., n, outputs]") if outputs else (-1, "[..., n]")
     if y.ndim < -axis or y.shape[axis] != n or y.size == 0:
         raise ValueError(f"k_train must be [..., n, n] and y {axes}: got {k.shape} and {y.shape}")
     mask = np.ones(n, bool) if mask is None else mask
-    checks.mask("mask", mask, (n,))
     arrays = {"k_train": (k, 2), "y": (y, -axis), "mask": (jnp.asarray(mask), 1)}
     arrays |= {name: (jnp.asarray(number, jnp.float64), 0) for name, number in numbers.items()}
     lead = checks.broadcast(
@@ -471,32 +475,24 @@ class Path(NamedTuple):
     is_done: jax.Array  # [...] converged, or no further progress is possible
 
 
+@checked
 def central_path(
-    k: jax.Array,
-    signs: jax.Array,
-    costs: jax.Array,
-    box: jax.Array,
-    mask: jax.Array,
-    border: jax.Array,
+    k: psd("*lead n n"),
+    signs: finite("*lead q n"),
+    costs: finite("*lead q n"),
+    box: number("(0, inf)", "*lead"),
+    mask: mask("*lead n"),
+    border: finite("*lead n"),
 ) -> Path:
     """The end of the central path of every problem; vmap adds a leading axis to the batch.
 
-    k: [..., n, n], zero where masked. signs, costs: [..., q, n]. box: [...]. mask: bool [..., n].
-    border: [..., n], zero where masked; all zero for no such constraint. Not differentiable.
+    k: zero where masked. border: zero where masked; all zero for no such constraint. Not
+    differentiable.
 
     On a CPU the problems are solved one after the other: each fits in the cache and stops when it
     has converged. On accelerators all problems take the first steps together, and the few slow
     ones continue in blocks.
     """
-    checks.psd("k", k)
-    checks.finite(signs=signs, costs=costs, border=border)
-    checks.bounded("box", box, 0, above=True)
-    checks.mask("mask", mask, k.shape[-1:])
-    n, q = k.shape[-1], signs.shape[-2] if signs.ndim > 1 else 1
-    arrays = {"k": (k, n), "signs": (signs, q), "costs": (costs, q), "mask": (mask,)}
-    for name, (array, *rows) in (arrays | {"border": (border,)}).items():
-        if array.shape != (*box.shape, *rows, n):
-            raise ValueError(f"{name} must be {(*box.shape, *rows, n)}, got shape {array.shape}")
     if checks.known(signs) and np.any(np.abs(np.asarray(signs)) != 1):
         raise ValueError("signs must be -1 or 1")
     return _central_path(k, signs, costs, box, mask, border)

@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cgjax.analysis import checks, effects
+from cgjax.analysis import effects
+from cgjax.analysis.arguments import checked, finite, whole
+
+FACTORS = whole("n C>=2")
 
 RIDGE = 1e-3  # penalty of a probe or an operator, relative to the trace of its kernel
 FOLDS = 8  # of the known combinations, for the operator of `homomorphism_error`
@@ -35,7 +38,8 @@ class View(NamedTuple):
 # --- from the combinations alone ------------------------------------------------------------------
 
 
-def partner_share(factors, asked) -> float:
+@checked
+def partner_share(factors: whole("n C"), asked: whole("m C")) -> float:
     """Of the combinations that have a value of an asked one, the share that is known.
 
     The mean is over asked combinations and factors.
@@ -50,7 +54,8 @@ def partner_share(factors, asked) -> float:
     return float(np.mean(shares))
 
 
-def connected_share(factors, asked) -> float:
+@checked
+def connected_share(factors: whole("n C"), asked: whole("m C")) -> float:
     """Share of asked combinations whose values lie in one component of the combination graph.
 
     The graph has a node for each value of each factor; a known combination joins its values.
@@ -66,13 +71,13 @@ def connected_share(factors, asked) -> float:
     return float(np.mean([len({component[node] for node in enumerate(row)}) == 1 for row in asked]))
 
 
-def unknown_of_sum(factors, asked, targets) -> float:
+@checked
+def unknown_of_sum(factors: FACTORS, asked: whole("m C"), targets: finite("n ...")) -> float:
     """Share of the targets on asked combinations that a fitted sum over factors leaves open.
 
     1 - (share of asked combinations at which known targets determine the sum) x (`additive_share`
     of the known targets; 1 if there are as many terms as known combinations, which test nothing).
     """
-    _rows(factors, targets=targets)
     known, asked = _sets(factors, asked)
     every = np.concatenate([known, asked])
     is_known = np.arange(len(every)) < len(known)
@@ -85,13 +90,14 @@ def unknown_of_sum(factors, asked, targets) -> float:
 # --- from a representation of known combinations --------------------------------------------------
 
 
-def additive_share(factors, values) -> float:
+@checked
+def additive_share(factors: FACTORS, values: finite("n ...")) -> float:
     """Share of the variance over combinations that a sum over factors explains, adjusted.
 
     1 - (rss / (n - terms)) / (tss / (n - 1)): values without structure have 0 on average. NaN for
     constant values, and if there are as many terms as combinations.
     """
-    combinations, values = _combined(factors, values=values)
+    combinations, values = _combined(factors, values)
     n, terms = len(combinations), _n_terms(combinations)
     if n <= terms or _is_constant(values):
         return float("nan")
@@ -100,13 +106,14 @@ def additive_share(factors, values) -> float:
     return float(1 - left * (n - 1) / (n - terms))
 
 
-def right_angles(factors, features) -> float:
+@checked
+def right_angles(factors: FACTORS, features: finite("n ...")) -> float:
     """F = 1 - mean|g01| / mean(g00 + g11) over known neighbours; the mean over pairs of factors.
 
     A neighbour of a combination along a factor is the known one with the next larger value of it
     and the same other values. From 1/2 (both factors move the features along one line) to 1.
     """
-    combinations, features = _combined(factors, features=features)
+    combinations, features = _combined(factors, features)
     steps = [_steps(combinations, features, c) for c in range(combinations.shape[1])]
     scores = []
     for first, second in itertools.combinations(steps, 2):
@@ -120,14 +127,15 @@ def right_angles(factors, features) -> float:
     return float(np.mean(scores)) if scores else float("nan")
 
 
-def unit_overlap(factors, features) -> float:
+@checked
+def unit_overlap(factors: FACTORS, features: finite("n ...")) -> float:
     """Overlap of the units that two factors move: sum of minima over sum of maxima.
 
     A unit's sensitivity to a factor is its mean variance while only this factor changes, as a share
     of all units'. 0 if no unit responds to two factors, 1 if all respond to both alike. The mean is
     over pairs of factors; a factor that moves no unit has no overlap (NaN).
     """
-    combinations, features = _combined(factors, features=features)
+    combinations, features = _combined(factors, features)
     if _is_constant(features):
         return float("nan")
     shares = effects.total_effects(combinations, features)
@@ -141,14 +149,15 @@ def unit_overlap(factors, features) -> float:
     return float(np.mean(scores)) if scores else float("nan")
 
 
-def decodability(factors, features) -> float:
+@checked
+def decodability(factors: FACTORS, features: finite("n ...")) -> float:
     """Accuracy above chance of a linear read-out of each factor, with values of another left out.
 
     For each factor and each value of another factor, a ridge probe is fitted to the inputs without
     that value and read on those with it. (accuracy - chance) / (1 - chance), the mean over factors;
     read are inputs whose own value the probe has seen.
     """
-    factors, features = _rows(factors, features=features)
+    factors, features = _rows(factors, features)
     features = _principal(features, len(features) - 1)
     scores = []
     for c, d in itertools.permutations(range(factors.shape[1]), 2):
@@ -168,22 +177,25 @@ def decodability(factors, features) -> float:
     return float(np.mean(scores)) if scores else float("nan")
 
 
-def linearity(factors, features) -> float:
+@checked
+def linearity(factors: FACTORS, features: finite("n ...")) -> float:
     """`additive_share` of whitened features: are factors' values directions that add up?
 
     Whitened are the first q principal components, q the number of directions that a sum over the
     factors can have: the sum over factors of (values - 1).
     """
-    combinations, features = _combined(factors, features=features)
-    return additive_share(combinations, _whitened(combinations, features))
+    combinations, features = _combined(factors, features)
+    white = _whitened(combinations, features)
+    return additive_share(combinations, white) if white.size else float("nan")
 
 
-def orthogonality(factors, features) -> float:
+@checked
+def orthogonality(factors: FACTORS, features: finite("n ...")) -> float:
     """1 - mean |cosine| between directions of values of different factors, in whitened features.
 
     Directions are those of the nearest sum over factors. NaN unless two factors have one.
     """
-    combinations, features = _combined(factors, features=features)
+    combinations, features = _combined(factors, features)
     white = _whitened(combinations, features)
     if not white.size:
         return float("nan")
@@ -195,7 +207,8 @@ def orthogonality(factors, features) -> float:
     return 1 - float(np.mean(cosines)) if cosines else float("nan")
 
 
-def homomorphism_error(factors, features) -> float:
+@checked
+def homomorphism_error(factors: FACTORS, features: finite("n ...")) -> float:
     """Error of a learned operator that predicts a combination's features from those of its parts.
 
     A part is the main effect of a value. The operator adds the parts and a learned product of them,
@@ -203,7 +216,7 @@ def homomorphism_error(factors, features) -> float:
     Combinations are left out in FOLDS groups: 0 if the operator predicts those left out, 1 if the
     mean of the others predicts as well.
     """
-    combinations, features = _combined(factors, features=features)
+    combinations, features = _combined(factors, features)
     features = _principal(features, _n_terms(combinations) - 1)
     fold = np.random.default_rng(0).permutation(len(features)) % min(FOLDS, len(features))
     wrong = total = 0.0
@@ -228,11 +241,7 @@ def homomorphism_error(factors, features) -> float:
 
 def _sets(factors, asked):
     """Distinct known and asked combinations."""
-    for name, rows in (("factors", factors), ("asked", asked)):
-        checks.combinations(name, rows)
     known, asked = (np.unique(np.asarray(rows), axis=0) for rows in (factors, asked))
-    if known.shape[1] != asked.shape[1] or not len(asked):
-        raise ValueError(f"asked must be [m, {known.shape[1]}] with m > 0, got {asked.shape}")
     shared = (known[:, None] == asked[None]).all(axis=2)
     if shared.any():
         row = asked[shared.any(axis=0)][0].tolist()
@@ -240,23 +249,14 @@ def _sets(factors, asked):
     return known, asked
 
 
-def _rows(factors, **named):
-    """factors [n, C] and the one named array as [n, D]."""
-    checks.combinations("factors", factors)
-    checks.finite(**named)
-    ((name, values),) = named.items()
-    factors, values = np.asarray(factors), np.asarray(values, np.float64)
-    if factors.shape[1] < 2 or values.shape[:1] != factors.shape[:1]:
-        raise ValueError(
-            f"factors must be [n, C] with C > 1 and {name} [n, ...]: got {factors.shape} and "
-            f"{values.shape}"
-        )
-    return factors, values.reshape(len(values), -1)
+def _rows(factors, values):
+    """factors [n, C] and values as [n, D]."""
+    return np.asarray(factors), np.asarray(values, np.float64).reshape(len(values), -1)
 
 
-def _combined(factors, **named):
+def _combined(factors, values):
     """Distinct combinations [g, C], and mean values [g, D]."""
-    return effects.combined(*_rows(factors, **named))
+    return effects.combined(*_rows(factors, values))
 
 
 def _n_terms(combinations):

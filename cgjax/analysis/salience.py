@@ -11,13 +11,17 @@ otherwise they round their arguments and results to float32.
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, counts, finite, function, integer, number, whole
+
+# Arguments of several functions: a table of two entries or more, a cosine with rounding.
+TABLE, COSINE = finite("... entries>=2"), number("[-1.000001, 1.000001]")
 
 
 def float64(fn: Callable) -> Callable:
@@ -44,8 +48,9 @@ def _as_numpy(leaf):
 # --- salience -------------------------------------------------------------------------------------
 
 
+@checked
 @float64
-def salience(kappa: jax.Array) -> jax.Array:
+def salience(kappa: TABLE) -> jax.Array:
     """S(1..C) [..., C] of a kernel by overlap count kappa(0..C) [..., C + 1].
 
     S(k; C) is the weight of sharing a conjunction of k components, by Moebius inversion, divided by
@@ -54,7 +59,7 @@ def salience(kappa: jax.Array) -> jax.Array:
     >>> salience([0, 0.3, 1])
     array([0.3, 0.4])
     """
-    kappa = _table("kappa", kappa, 2)
+    kappa = jnp.asarray(kappa, jnp.float64)
     _check_ends(kappa)
     _check_largest(kappa)
     n_components = kappa.shape[-1] - 1
@@ -62,33 +67,25 @@ def salience(kappa: jax.Array) -> jax.Array:
     return weights[..., 1:] / (kappa[..., -1:] - kappa[..., :1])
 
 
+@checked
 @float64
-def kappa(salience: jax.Array) -> jax.Array:
+def kappa(salience: finite("... C")) -> jax.Array:
     """kappa(0..C) [..., C + 1] from the saliences S(1..C) [..., C]; kappa(0) = 0, kappa(C) = 1."""
-    salience = _table("salience", salience, 1)
+    salience = jnp.asarray(salience, jnp.float64)
     n_components = salience.shape[-1]
     table = salience @ _binomials(n_components)[:, 1:].T
     _check_total(table[..., -1], "S(1..C): weighted by C over k", "; `complete` adds the last one")
     return table
 
 
+@checked
 @float64
-def complete(salience: jax.Array) -> jax.Array:
+def complete(salience: finite("... free>=0")) -> jax.Array:
     """All saliences S(1..C) [..., C] from the free ones S(1..C-1) [..., C - 1]."""
-    salience = _table("salience", salience, 0)
+    salience = jnp.asarray(salience, jnp.float64)
     n_components = salience.shape[-1] + 1
     weights = np.array([math.comb(n_components, k) for k in range(1, n_components)], float)
     return jnp.concatenate([salience, 1 - (salience @ weights)[..., None]], axis=-1)
-
-
-def _table(name, values, least, by_subset=False):
-    checks.finite(**{name: values})
-    values = jnp.asarray(values, jnp.float64)
-    if values.ndim < 1 or values.shape[-1] < least:
-        raise ValueError(f"{name} needs {least} entries or more on its last axis: {values.shape}")
-    if by_subset:
-        _n_components(values.shape[-1], name)
-    return values
 
 
 def _check_ends(kappa):
@@ -123,83 +120,86 @@ def _binomials(n_components, signed=False):
 # --- unequal components: tables by subset ---------------------------------------------------------
 
 
-def subsets(n_components: int) -> np.ndarray:
+@checked
+def subsets(n_components: integer(0)) -> np.ndarray:
     """The components of each subset J: bool [2^C, C], in binary order, component 1 fastest.
 
     >>> subsets(2).astype(int).tolist()
     [[0, 0], [1, 0], [0, 1], [1, 1]]
     """
-    checks.integer("n_components", n_components, 0)
     return (np.arange(2**n_components)[:, None] >> np.arange(n_components)) % 2 == 1
 
 
+@checked
 @float64
-def by_subset(kappa: jax.Array) -> jax.Array:
+def by_subset(kappa: TABLE) -> jax.Array:
     """The table by subset [..., 2^C] of a table by overlap count [..., C + 1]."""
-    kappa = _table("kappa", kappa, 2)
+    kappa = jnp.asarray(kappa, jnp.float64)
     return kappa[..., subsets(kappa.shape[-1] - 1).sum(axis=1)]
 
 
+@checked
 @float64
-def moebius(kappa: jax.Array) -> jax.Array:
+def moebius(kappa: finite("... entries")) -> jax.Array:
     """s_J, the weight of sharing the conjunction J; argument and result by subset [..., 2^C]."""
-    kappa = _table("kappa", kappa, 1, by_subset=True)
+    kappa = jnp.asarray(kappa, jnp.float64)
+    size = subsets(_n_components(kappa.shape[-1], "kappa")).sum(axis=1)
     is_within = _is_within(kappa.shape[-1])
-    size = subsets(_n_components(kappa.shape[-1])).sum(axis=1)
     return kappa @ np.where(is_within, (-1.0) ** (size - size[:, None]), 0)
 
 
+@checked
 @float64
-def moebius_inverse(weights: jax.Array) -> jax.Array:
+def moebius_inverse(weights: finite("... entries")) -> jax.Array:
     """kappa_J, the sum of s_J' over the subsets J' of J; tables by subset [..., 2^C]."""
-    weights = _table("weights", weights, 1, by_subset=True)
-    return weights @ _is_within(weights.shape[-1]).astype(float)
+    weights = jnp.asarray(weights, jnp.float64)
+    return weights @ _is_within(weights.shape[-1], "weights").astype(float)
 
 
+@checked
 @float64
-def subset_salience(kappa: jax.Array) -> jax.Array:
+def subset_salience(kappa: TABLE) -> jax.Array:
     """S_J [..., 2^C - 1] of the non-empty subsets, from kappa_J [..., 2^C]; they sum to one.
 
     >>> subset_salience([0, 0.1, 0.9, 1])  # components of input share 0.1 and 0.9
     array([0.1, 0.9, 0. ])
     """
-    kappa = _table("kappa", kappa, 2, by_subset=True)
+    kappa = jnp.asarray(kappa, jnp.float64)
     _check_ends(kappa)
     return moebius(kappa)[..., 1:] / (kappa[..., -1:] - kappa[..., :1])
 
 
-def _n_components(size, name="table"):
+def _n_components(size, name):
     n_components = size.bit_length() - 1
     if size != 2**n_components:
         raise ValueError(f"{name} by subset needs 2^C entries, got {size}")
     return n_components
 
 
-def _is_within(size):
+def _is_within(size, name="kappa"):
     """[2^C, 2^C]: whether the subset of the row is contained in the subset of the column."""
-    members = subsets(_n_components(size))
+    members = subsets(_n_components(size, name))
     return np.all(members[:, None] <= members[None], axis=-1)
 
 
 # --- kernels and features -------------------------------------------------------------------------
 
 
+@checked
 @float64
-def overlap_kernel(x1: jax.Array, x2: jax.Array, kappa: jax.Array) -> jax.Array:
-    """K [..., n1, n2] = kappa(number of shared components).
-
-    x1, x2: combinations, integers [n1, C] and [n2, C]. kappa: [..., C + 1].
-    """
-    shared, kappa = _shared(x1=x1, x2=x2), _table("kappa", kappa, 1)
+def overlap_kernel(x1: whole("n1 C"), x2: whole("n2 C"), kappa: finite("... entries")) -> jax.Array:
+    """K [..., n1, n2] = kappa(number of shared components), from kappa [..., C + 1]."""
+    shared, kappa = _shared(jnp.asarray(x1), jnp.asarray(x2)), jnp.asarray(kappa, jnp.float64)
     if kappa.shape[-1] != shared.shape[-1] + 1:
         raise ValueError(f"{shared.shape[-1]} components need kappa(0..C), got {kappa.shape}")
     return _entries(kappa, shared, np.ones(shared.shape[-1], int))
 
 
+@checked
 @float64
-def subset_kernel(x1: jax.Array, x2: jax.Array, kappa: jax.Array) -> jax.Array:
+def subset_kernel(x1: whole("n1 C"), x2: whole("n2 C"), kappa: finite("... entries")) -> jax.Array:
     """K [..., n1, n2] = kappa_J of the set J of shared components; kappa: [..., 2^C]."""
-    shared, kappa = _shared(x1=x1, x2=x2), _table("kappa", kappa, 1)
+    shared, kappa = _shared(jnp.asarray(x1), jnp.asarray(x2)), jnp.asarray(kappa, jnp.float64)
     if kappa.shape[-1] != 2 ** shared.shape[-1]:
         raise ValueError(
             f"{shared.shape[-1]} components need kappa with 2^C entries, got {kappa.shape}"
@@ -213,36 +213,26 @@ def _entries(kappa, shared, places):
     return kappa[..., shared @ places]
 
 
-def _shared(**combinations):
-    """Whether two inputs share a component: [n1, n2, C]."""
-    for name, x in combinations.items():
-        checks.combinations(name, x)
-    x1, x2 = (jnp.asarray(x) for x in combinations.values())
-    if x1.shape[1] != x2.shape[1]:
-        names = " and ".join(combinations)
-        raise ValueError(f"{names} must be [n, C] with the same C, got {x1.shape} and {x2.shape}")
-    return _equal(x1, x2)
-
-
 @jax.jit
-def _equal(x1, x2):
+def _shared(x1, x2):
+    """Whether two inputs share a component: [n1, n2, C]."""
     return x1[:, None] == x2[None]
 
 
+@checked
 @float64
-def features(x: jax.Array, sizes: Sequence[int], weights: jax.Array) -> jax.Array:
+def features(
+    x: whole("n C"), sizes: counts("C"), weights: number("[0, inf)", "entries")
+) -> jax.Array:
     """phi(z): for each subset J, sqrt(s_J) times the one-hot code of the conjunction z_J.
 
-    x: [n, C]. sizes: the number of values of each component. weights: s_J [2^C], none negative.
+    sizes: the number of values of each component. weights: s_J [2^C].
     Returns [n, sum over J of prod of its sizes]; phi phi^T is the kernel of `moebius_inverse`.
     """
-    sizes = _sizes(sizes)
-    checks.combinations("x", x, sizes)
-    x, weights = jnp.asarray(x), _table("weights", weights, 1)
+    checks.below(sizes, x=x)
+    x, weights = jnp.asarray(x), jnp.asarray(weights, jnp.float64)
     if weights.shape != (2 ** len(sizes),):
         raise ValueError(f"weights must be [2^C] for C = {len(sizes)} sizes, got {weights.shape}")
-    if checks.known(weights) and np.any(np.asarray(weights) < 0):
-        raise ValueError("weights: a negative weight s_J has no features; use the kernel instead")
     codes = [jax.nn.one_hot(x[:, c], size, dtype=jnp.float64) for c, size in enumerate(sizes)]
     blocks = []
     for weight, members in zip(weights, subsets(len(sizes))):
@@ -256,15 +246,16 @@ def features(x: jax.Array, sizes: Sequence[int], weights: jax.Array) -> jax.Arra
 # --- spectrum -------------------------------------------------------------------------------------
 
 
+@checked
 @float64
-def spectrum(kappa: jax.Array, sizes: Sequence[int]) -> tuple[jax.Array, np.ndarray]:
+def spectrum(kappa: TABLE, sizes: counts("C")) -> tuple[jax.Array, np.ndarray]:
     """Eigenvalues lambda_J [..., 2^C] on the full grid, and their multiplicities [2^C].
 
     kappa: by overlap count [..., C + 1] or by subset [..., 2^C]. sizes: values per component.
     lambda_J is the sum over the supersets J' of s_J' times the product of the sizes outside J'. Its
     multiplicity is the product of n_c - 1 over J.
     """
-    kappa, sizes = _table("kappa", kappa, 2), np.array(_sizes(sizes))
+    kappa, sizes = jnp.asarray(kappa, jnp.float64), np.array(sizes)
     if kappa.shape[-1] == len(sizes) + 1:
         kappa = by_subset(kappa)
     if kappa.shape[-1] != 2 ** len(sizes):
@@ -277,25 +268,22 @@ def spectrum(kappa: jax.Array, sizes: Sequence[int]) -> tuple[jax.Array, np.ndar
     return eigenvalues, np.where(members, sizes - 1, 1).prod(axis=1)
 
 
+@checked
 @float64
-def is_psd(kappa: jax.Array, sizes: Sequence[int], tolerance: float = 1e-8) -> jax.Array:
+def is_psd(kappa: TABLE, sizes: counts("C"), tolerance: number("[0, 1)") = 1e-8) -> jax.Array:
     """Whether no eigenvalue on the full grid is below -tolerance times the largest: bool [...]."""
-    checks.bounded("tolerance", tolerance, 0, np.nextafter(1, 0))
     eigenvalues, multiplicity = spectrum(kappa, sizes)
     eigenvalues = eigenvalues[..., multiplicity > 0]
     largest = jnp.max(jnp.abs(eigenvalues), axis=-1, keepdims=True)
     return jnp.all(eigenvalues >= -tolerance * largest, axis=-1)
 
 
-def _sizes(sizes):
-    return tuple(checks.integer("sizes: each of them", size, 1) for size in sizes)
-
-
 # --- random networks, layer by layer --------------------------------------------------------------
 
 
+@checked
 @float64
-def layers(kappa: jax.Array, layer_map: Callable, depth: int) -> jax.Array:
+def layers(kappa: TABLE, layer_map: function, depth: integer(0)) -> jax.Array:
     """The kernel after 0..depth layers of a wide random network: [..., depth + 1, entries].
 
     kappa: the table of the inputs, by overlap or by subset: o / C for one-hot components, or for
@@ -305,10 +293,7 @@ def layers(kappa: jax.Array, layer_map: Callable, depth: int) -> jax.Array:
     >>> salience(layers([0, 0.5, 1], relu, 20))[-1].round(4)
     array([0.1325, 0.7351])
     """
-    checks.integer("depth", depth, 0)
-    if not callable(layer_map):
-        raise ValueError(f"layer_map must be a function, such as LAYER_MAPS has: got {layer_map!r}")
-    tables = [_table("kappa", kappa, 2)]
+    tables = [jnp.asarray(kappa, jnp.float64)]
     if checks.known(tables[0]):
         first = np.asarray(tables[0])
         if np.any(first[..., -1:] <= 0) or np.any(np.abs(first) > first[..., -1:] * (1 + 1e-6)):
@@ -320,19 +305,15 @@ def layers(kappa: jax.Array, layer_map: Callable, depth: int) -> jax.Array:
     return jnp.stack(tables, axis=-2)
 
 
-def _check_similarity(x):
-    checks.bounded("x, a similarity,", x, -1 - 1e-6, 1 + 1e-6)
-
-
 def _angle(x):
     """arccos with slope 0 at 1 instead of infinity: a table's last entry is always 1."""
     is_inside = jnp.abs(x) < 1
     return jnp.where(is_inside, jnp.arccos(jnp.where(is_inside, x, 0)), jnp.where(x > 0, 0, np.pi))
 
 
-def step(x: jax.Array) -> jax.Array:
+@checked
+def step(x: COSINE) -> jax.Array:
     """Heaviside step."""
-    _check_similarity(x)
     return np.pi - _angle(x)
 
 
@@ -341,26 +322,24 @@ def relu(x: jax.Array) -> jax.Array:
     return leaky_relu(x, slope=0.0)
 
 
-def leaky_relu(x: jax.Array, slope: float = 0.1) -> jax.Array:
+@checked
+def leaky_relu(x: COSINE, slope: finite("") = 0.1) -> jax.Array:
     """Rectified linear, with a slope for negative inputs."""
-    _check_similarity(x)
-    checks.finite(slope=slope)
     theta = _angle(x)
     rectified = (jnp.sin(theta) + (np.pi - theta) * x) / (2 * np.pi)
     return (1 - slope) ** 2 * rectified + slope * x
 
 
-def rectified_quadratic(x: jax.Array) -> jax.Array:
+@checked
+def rectified_quadratic(x: COSINE) -> jax.Array:
     """Rectified, then squared."""
-    _check_similarity(x)
     theta = _angle(x)
     return 3 * jnp.sin(theta) * x + (np.pi - theta) * (1 + 2 * x**2)
 
 
-def gaussian(x: jax.Array, width: float = 1.0) -> jax.Array:
+@checked
+def gaussian(x: COSINE, width: number("[0, inf)") = 1.0) -> jax.Array:
     """exp(-width u^2); its slope at 1 is below one, so the salience converges with depth."""
-    _check_similarity(x)
-    checks.bounded("width", width, 0)
     return ((2 * width + 1) ** 2 - (2 * width * x) ** 2) ** -0.5
 
 

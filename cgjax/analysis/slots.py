@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, finite
 
 ROUNDS = 20  # of fitting maps and choosing permutations, at most
 # Of the maps, relative to a slot's variance: a direction in which slots hardly vary tells nothing
@@ -30,8 +30,9 @@ class SlotMaps(NamedTuple):
     deviation: np.ndarray  # [l] of each latent over the objects that the maps are fitted on
 
 
-def fit(slots, latents) -> SlotMaps:
-    """Maps and permutations with the least squared error; slots [n, K, d], latents [n, K, l].
+@checked
+def fit(slots: finite("n K d"), latents: finite("n K l")) -> SlotMaps:
+    """Maps and permutations with the least squared error.
 
     Latents count in units of their deviation. Maps and permutations are fitted in turn, from
     several starts: the same permutation in every image, and the orders of each latent.
@@ -41,7 +42,7 @@ def fit(slots, latents) -> SlotMaps:
     >>> float(np.round(r2(maps, 2 * latents + 1, latents).min(), 3))
     1.0
     """
-    slots, latents = _checked(slots, latents)
+    slots, latents = np.asarray(slots, np.float64), np.asarray(latents, np.float64)
     n, n_slots, _ = latents.shape
     deviation = np.maximum(latents.reshape(-1, latents.shape[-1]).std(0), 1e-12)
     orders = [np.tile(np.arange(n_slots), (n, 1)), *np.argsort(latents, axis=1).transpose(2, 0, 1)]
@@ -78,9 +79,12 @@ def _solver(slot):
     return np.concatenate([slopes, 1 / len(slot) - (mean @ slopes)[None]])
 
 
-def assign(maps: SlotMaps, slots, latents) -> tuple[np.ndarray, float]:
+@checked
+def assign(
+    maps: SlotMaps, slots: finite("n K d"), latents: finite("n K l")
+) -> tuple[np.ndarray, float]:
     """(the object of each slot in the best permutation of every image [n, K], mean error)."""
-    slots, latents = _checked(slots, latents)
+    slots, latents = np.asarray(slots, np.float64), np.asarray(latents, np.float64)
     predicted = np.einsum("nkd,kdl->nkl", _with_one(slots), maps.weights)
     apart = (predicted[:, :, None] - latents[:, None]) / maps.deviation
     errors = np.mean(apart**2, axis=-1)  # [n, slot, object]
@@ -91,9 +95,10 @@ def assign(maps: SlotMaps, slots, latents) -> tuple[np.ndarray, float]:
     return permutations[chosen], float(total.min(axis=1).mean())
 
 
-def r2(maps: SlotMaps, slots, latents) -> np.ndarray:
+@checked
+def r2(maps: SlotMaps, slots: finite("n K d"), latents: finite("n K l")) -> np.ndarray:
     """R2 of each latent [l] over all objects of all images, in their best permutations."""
-    slots, latents = _checked(slots, latents)
+    slots, latents = np.asarray(slots, np.float64), np.asarray(latents, np.float64)
     order, _ = assign(maps, slots, latents)
     objects = np.take_along_axis(latents, order[:, :, None], axis=1)
     predicted = np.einsum("nkd,kdl->nkl", _with_one(slots), maps.weights)
@@ -103,17 +108,3 @@ def r2(maps: SlotMaps, slots, latents) -> np.ndarray:
 
 def _with_one(slots):
     return np.concatenate([slots, np.ones((*slots.shape[:-1], 1))], axis=-1)
-
-
-def _checked(slots, latents):
-    slots, latents = (
-        np.asarray(checks.real(name, x), np.float64)
-        for name, x in (("slots", slots), ("latents", latents))
-    )
-    if slots.ndim != 3 or latents.ndim != 3 or slots.shape[:2] != latents.shape[:2]:
-        raise ValueError(
-            "slots [n, K, d] and latents [n, K, l] must have the same n and K, got shapes "
-            f"{slots.shape} and {latents.shape}"
-        )
-    checks.finite(slots=slots, latents=latents)
-    return slots, latents

@@ -13,15 +13,15 @@ import numpy as np
 import scipy.special
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, choice, finite, integer, labels, number, real
 
 EXACT = 1 << 14  # up to this number of sign patterns, all are used; of more, this many are drawn
 
 
-def mean_and_error(values) -> tuple[np.ndarray, np.ndarray]:
+@checked
+def mean_and_error(values: real("n ...")) -> tuple[np.ndarray, np.ndarray]:
     """Mean and two standard errors over the first axis; the error is 0 for one entry."""
-    values = np.asarray(checks.real("values", values), float)
-    if values.ndim == 0 or len(values) == 0:
-        raise ValueError(f"values must be [n, ...] with n > 0, got shape {values.shape}")
+    values = np.asarray(values, float)
     n = len(values)
     error = values.std(axis=0, ddof=1) / n**0.5 if n > 1 else np.zeros(values.shape[1:])
     return values.mean(axis=0), 2 * error
@@ -33,17 +33,16 @@ def mean_and_interval(values) -> tuple[np.ndarray, np.ndarray]:
     return mean, errors / 2 * scipy.special.stdtrit(max(len(values) - 1, 1), 0.975)
 
 
-def median_and_interval(values, level: float = 0.95) -> tuple[float, float, float]:
-    """Median of values [n], and the two values between which the true median lies.
+@checked
+def median_and_interval(
+    values: finite("n"), level: number("(0, 1)") = 0.95
+) -> tuple[float, float, float]:
+    """Median of values, and the two values between which the true median lies.
 
     The interval assumes nothing about the distribution: the number of values below the true median
     is binomial. Its ends are NaN if n is too small for the level (below 6 at 95 %).
     """
-    values = np.sort(np.asarray(checks.real("values", values), float))
-    checks.finite(values=values)
-    checks.bounded("level", level, 0, np.nextafter(1, 0), above=True)
-    if values.ndim != 1 or len(values) == 0:
-        raise ValueError(f"values must be [n] with n > 0, got shape {values.shape}")
+    values = np.sort(np.asarray(values, float))
     n = len(values)
     # k is the largest number with P(fewer than k values are below the median) <= (1 - level) / 2.
     k = int(np.sum(scipy.special.bdtr(np.arange(n), n, 0.5) <= (1 - level) / 2))
@@ -51,51 +50,50 @@ def median_and_interval(values, level: float = 0.95) -> tuple[float, float, floa
     return float(np.median(values)), *ends
 
 
-def largest_share(failures: int, n: int, level: float = 0.95) -> float:
+@checked
+def largest_share(failures: integer(0), n: integer(1), level: number("(0, 1)") = 0.95) -> float:
     """Upper end of the exact one-sided interval for a share, from failures among n trials.
 
     Without a failure it is about 3 / n at 95 %.
     """
-    checks.integer("n", n, 1)
     checks.integer("failures", failures, 0, n)
-    checks.bounded("level", level, 0, np.nextafter(1, 0), above=True)
     if failures == n:
         return 1.0
     return float(scipy.special.betaincinv(failures + 1, n - failures, level))
 
 
-def share_interval(successes: int, n: int, level: float = 0.95) -> tuple[float, float]:
+@checked
+def share_interval(successes: int, n: int, level: number("(0, 1)") = 0.95) -> tuple[float, float]:
     """The exact (Clopper-Pearson) two-sided interval for a share, from successes among n trials."""
-    checks.bounded("level", level, 0, np.nextafter(1, 0), above=True)
     one_sided = (1 + level) / 2
     high = largest_share(successes, n, one_sided)
     return 1 - largest_share(n - successes, n, one_sided), high
 
 
-def kendall_tau_b(x, y, strata=None) -> float:
-    """Rank correlation of x and y [n] with correction for ties; nan if one of them is constant.
+@checked
+def kendall_tau_b(x: finite("n>=2"), y: finite("n"), strata: labels("n") = None) -> float:
+    """Rank correlation of x and y with correction for ties; nan if one of them is constant.
 
-    strata: labels [n]; only pairs within a stratum are compared, so that scales may differ between
-    strata.
+    strata: only pairs within a stratum are compared, so that scales may differ between strata.
     """
-    checks.finite(x=x, y=y)
     x, y = np.asarray(x, float), np.asarray(y, float)
-    if x.shape != y.shape or x.ndim != 1 or len(x) < 2:
-        raise ValueError(f"tau needs two sequences of one length n > 1, got {x.shape}, {y.shape}")
     pairs = np.triu_indices(len(x), 1)
     dx, dy = (np.sign(v[:, None] - v[None, :])[pairs] for v in (x, y))
     if strata is not None:
         strata = np.asarray(strata)
-        if strata.shape != x.shape:
-            raise ValueError(f"strata must be labels [{len(x)}], got shape {strata.shape}")
         together = (strata[:, None] == strata[None, :])[pairs]
         dx, dy = dx * together, dy * together
     untied = np.sum(dx != 0) * np.sum(dy != 0)
     return float(np.sum(dx * dy) / np.sqrt(untied)) if untied else float("nan")
 
 
+@checked
 def bootstrap(
-    statistic: Callable, *columns, n: int = 2000, level: float = 0.95, seed: int = 0
+    statistic: Callable,
+    *columns,
+    n: integer(1) = 2000,
+    level: number("(0, 1)") = 0.95,
+    seed: int = 0,
 ) -> tuple[float, float]:
     """Interval of `statistic(*columns)` from its deviation over rows drawn with replacement.
 
@@ -111,8 +109,6 @@ def bootstrap(
     for column in columns:
         if np.issubdtype(column.dtype, np.inexact):  # columns of names are allowed, too
             checks.finite(columns=column)
-    checks.integer("n", n, 1)
-    checks.bounded("level", level, 0, np.nextafter(1, 0), above=True)
     rng = np.random.default_rng(seed)
     m = len(columns[0])
     draws = rng.integers(0, m, (n, m))
@@ -120,16 +116,15 @@ def bootstrap(
     return deviation_interval(float(statistic(*columns)), values, m, level)
 
 
+@checked
 def deviation_interval(
-    value: float, draws, n_units: int, level: float = 0.95
+    value: float, draws: real("n"), n_units: integer(1), level: number("[0, 1]") = 0.95
 ) -> tuple[float, float]:
-    """value +- t sd of its bootstrap draws [n], for n_units independent units, as in `bootstrap`.
+    """value +- t sd of its bootstrap draws, for n_units independent units, as in `bootstrap`.
 
     Draws that are not finite are left out: draws of few units may have no correlation.
     """
-    checks.bounded("level", level, 0, 1)
-    checks.integer("n_units", n_units, 1)
-    draws = np.asarray(checks.real("draws", draws, 1, "n"), float)
+    draws = np.asarray(draws, float)
     draws = draws[np.isfinite(draws)]
     if len(draws) < 2 or n_units < 2:
         return math.nan, math.nan
@@ -138,12 +133,12 @@ def deviation_interval(
     return value - half, value + half
 
 
-def cluster_draws(clusters, n: int = 2000, seed: int = 0) -> np.ndarray:
-    """How often each row occurs [n, rows] if clusters [rows] are drawn n times with replacement."""
-    clusters = np.asarray(clusters)
-    which = _numbered(clusters, len(clusters))
-    checks.integer("n", n, 1)
-    checks.integer("seed", seed, 0)
+@checked
+def cluster_draws(
+    clusters: labels("rows"), n: integer(1) = 2000, seed: integer(0) = 0
+) -> np.ndarray:
+    """How often each row occurs [n, rows] if clusters are drawn n times with replacement."""
+    which = _numbered(clusters)
     n_clusters = which.max() + 1
     drawn = np.random.default_rng(seed).integers(0, n_clusters, (n, n_clusters))
     counts = np.zeros((n, n_clusters), int)
@@ -151,12 +146,12 @@ def cluster_draws(clusters, n: int = 2000, seed: int = 0) -> np.ndarray:
     return counts[:, which]
 
 
-def weighted_tau_b(x, y, weights, strata=None) -> np.ndarray:
-    """`kendall_tau_b` [draws] of rows that occur weights [draws, n] times; NaN where undefined."""
-    checks.finite(x=x, y=y, weights=weights)
+@checked
+def weighted_tau_b(
+    x: finite("n"), y: finite("n"), weights: finite("draws n"), strata: labels("n") = None
+) -> np.ndarray:
+    """`kendall_tau_b` [draws] of rows that occur `weights` times; NaN where undefined."""
     x, y, weights = (np.asarray(v, float) for v in (x, y, weights))
-    if x.shape != y.shape or x.ndim != 1 or weights.shape[1:] != x.shape:
-        raise ValueError(f"weights are [draws, n] for x and y [n]: got {weights.shape}, {x.shape}")
     dx, dy = (np.sign(v[:, None] - v[None, :]) for v in (x, y))
     if strata is not None:
         strata = np.asarray(strata)
@@ -172,17 +167,15 @@ def weighted_tau_b(x, y, weights, strata=None) -> np.ndarray:
     return np.where(is_defined, tau, np.nan)
 
 
-def jackknife(statistic: Callable, values) -> np.ndarray:
+@checked
+def jackknife(statistic: Callable, values: finite("n ...")) -> np.ndarray:
     """Jackknife pseudo-values [n, ...] of a pooled statistic of n draws.
 
     statistic(values [m, ...]) -> [...] pools draws. The mean of the pseudo-values is the statistic
     of all draws; their standard deviation over sqrt(n) is its jackknife error. So a pooled number
     has an interval like the mean of n numbers. A single draw has no error.
     """
-    checks.finite(values=values)
-    values = np.asarray(checks.real("values", values), float)
-    if values.ndim == 0 or len(values) == 0:
-        raise ValueError(f"values must be [n, ...] with n > 0, got shape {values.shape}")
+    values = np.asarray(values, float)
     n, pooled = len(values), np.asarray(statistic(values), float)
     if n == 1:
         return pooled[None]
@@ -213,7 +206,10 @@ def clustered_glm(y, design, clusters) -> tuple[np.ndarray, np.ndarray]:
     return coefficients, np.sqrt(np.diag(covariance))
 
 
-def clustered_covariance(y, design, clusters) -> tuple[np.ndarray, np.ndarray]:
+@checked
+def clustered_covariance(
+    y: finite("n"), design: finite("n k"), clusters: labels("n")
+) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients [k] and their covariance [k, k]; arguments as `clustered_glm`.
 
     (X'X)^-1 [sum_g (X_g'u_g)(X_g'u_g)'] (X'X)^-1 G / (G - 1), with residuals u and G clusters.
@@ -228,14 +224,11 @@ def clustered_covariance(y, design, clusters) -> tuple[np.ndarray, np.ndarray]:
     return coefficients, correction * bread @ (scores.T @ scores) @ bread
 
 
-def wald(coefficients, covariance, contrast) -> Wald:
+@checked
+def wald(coefficients: finite("k"), covariance: finite("k k"), contrast: finite("k")) -> Wald:
     """z test of contrast'b = 0; for example, `Ablation + Intercept = 0` is contrast (1, 1)."""
-    checks.finite(coefficients=coefficients, covariance=covariance, contrast=contrast)
-    coefficients = np.asarray(checks.real("coefficients", coefficients, 1, "k"), float)
-    covariance = np.asarray(checks.real("covariance", covariance, 2, "k, k"), float)
-    if covariance.shape != 2 * coefficients.shape:
-        raise ValueError(f"covariance must be [k, k] for coefficients {coefficients.shape}")
-    contrast = _contrast(contrast, len(coefficients))
+    coefficients, covariance = (np.asarray(a, float) for a in (coefficients, covariance))
+    contrast = _contrast(contrast)
     variance = float(contrast @ covariance @ contrast)
     if variance < -1e-12:
         raise ValueError(f"covariance gives the contrast a negative variance, {variance:.2g}")
@@ -244,30 +237,35 @@ def wald(coefficients, covariance, contrast) -> Wald:
     return Wald(estimate, error, z, math.erfc(abs(z) / 2**0.5))
 
 
-def interaction_design(ablation, random) -> np.ndarray:
-    """Columns of `y ~ ablation * random` for 0/1 variables [n]: ones, both, and their product.
+@checked
+def interaction_design(ablation: finite("n"), random: finite("n")) -> np.ndarray:
+    """Columns of `y ~ ablation * random` for 0/1 variables: ones, both, and their product.
 
     Trained versus random weights: contrast (0, 0, 1, 0) for subnetworks, (0, 0, 1, 1) for
     ablations.
     """
     given = {"ablation": ablation, "random": random}
     for name, values in given.items():
-        if not np.isin(checks.real(name, values, 1, "n"), (0, 1)).all():
+        if not np.isin(values, (0, 1)).all():
             raise ValueError(f"{name} must be 0 or 1 for each row, got other values")
     ablation, random = (np.asarray(values, float) for values in given.values())
-    if ablation.shape != random.shape:
-        raise ValueError(f"random must have the shape of ablation {ablation.shape}: {random.shape}")
     return np.stack([np.ones_like(ablation), ablation, random, ablation * random], axis=1)
 
 
-def wild_cluster(y, design, clusters, contrast, seed: int = 0) -> float:
+@checked
+def wild_cluster(
+    y: finite("n"),
+    design: finite("n k"),
+    clusters: labels("n"),
+    contrast: finite("k"),
+    seed: integer(0) = 0,
+) -> float:
     """Two-sided p of contrast'b = 0 by the wild cluster bootstrap, the null imposed on residuals.
 
     Uses all 2^G sign patterns of the clusters' residuals if they are at most EXACT, else draws.
     """
     y, design, which = _regression(y, design, clusters)
-    contrast = _contrast(contrast, design.shape[1])
-    checks.integer("seed", seed, 0)
+    contrast = _contrast(contrast)
     bread, coefficients = _least_squares(y, design)
     step = bread @ contrast / (contrast @ bread @ contrast)
     restricted = design @ (coefficients - step * (contrast @ coefficients))
@@ -289,21 +287,16 @@ def wild_cluster(y, design, clusters, contrast, seed: int = 0) -> float:
 
 def _regression(y, design, clusters):
     """y [n] and design [n, k] as floats, and the cluster index of each row."""
-    checks.finite(y=y, design=design)
-    y = np.asarray(checks.real("y", y, 1, "n"), float)
-    design = np.asarray(checks.real("design", design, 2, "n, k"), float)
-    if len(design) != len(y):
-        raise ValueError(f"design must be [{len(y)}, k], a row per entry of y: got {design.shape}")
+    y, design = np.asarray(y, float), np.asarray(design, float)
     if np.linalg.matrix_rank(design) < design.shape[1]:
         raise ValueError("design has linearly dependent columns: remove them")
-    return y, design, _numbered(clusters, len(y))
+    return y, design, _numbered(clusters)
 
 
-def _contrast(contrast, k):
-    checks.finite(contrast=contrast)
+def _contrast(contrast):
     contrast = np.asarray(contrast, float)
-    if contrast.shape != (k,) or not contrast.any():
-        raise ValueError(f"contrast must be [{k}], not all zero: got shape {contrast.shape}")
+    if not contrast.any():
+        raise ValueError("contrast is zero everywhere: it compares nothing")
     return contrast
 
 
@@ -322,43 +315,34 @@ def _by_cluster(rows, which):
 # --- tests without a distribution -----------------------------------------------------------------
 
 
-def sign_flip_test(values, clusters, seed: int = 0) -> float:
-    """Two-sided p of mean 0, from the signs of the clusters' means; values, clusters [n].
+@checked
+def sign_flip_test(values: finite("n"), clusters: labels("n"), seed: integer(0) = 0) -> float:
+    """Two-sided p of mean 0, from the signs of the clusters' means.
 
     Uses all 2^G sign patterns if they are at most EXACT, else draws. With G clusters no p is below
     2^(1-G).
     """
-    checks.finite(values=values)
-    values = np.asarray(checks.real("values", values, 1, "n"), float)
-    which = _numbered(clusters, len(values))
-    checks.integer("seed", seed, 0)
-    means = np.bincount(which, values) / np.bincount(which)
+    which = _numbered(clusters)
+    means = np.bincount(which, np.asarray(values, float)) / np.bincount(which)
     return _share_as_large(_signs(len(means), seed) @ means, abs(means.sum()))
 
 
-def null_p(observed: float, null, side: str = "both") -> float:
-    """p of a number, from a sample [n] of the null: (1 + number as extreme) / (1 + n).
+@checked
+def null_p(observed: finite(""), null: finite("n"), side: choice(*SIDES) = "both") -> float:
+    """p of a number, from a sample of the null: (1 + number as extreme) / (1 + n).
 
     side: "below", "above", or "both", which doubles the smaller of the two.
     """
-    checks.finite(observed=observed, null=null)
-    null = np.asarray(checks.real("null", null, 1, "n"), float)
-    checks.real("observed", observed)
-    if np.ndim(observed):
-        raise ValueError(f"observed must be one number, got shape {np.shape(observed)}")
-    if side not in SIDES:
-        raise ValueError(f"side must be one of {', '.join(SIDES)}: got {side!r}")
+    null = np.asarray(null, float)
     slack = 1e-12 * max(np.abs(null).max(), abs(observed))
     below = (1 + np.sum(null <= observed + slack)) / (1 + len(null))
     above = (1 + np.sum(null >= observed - slack)) / (1 + len(null))
     return float({"below": below, "above": above, "both": min(1, 2 * min(below, above))}[side])
 
 
-def _numbered(clusters, n):
-    clusters = np.asarray(clusters)
-    if clusters.shape != (n,):
-        raise ValueError(f"clusters must be [{n}], a label per row: got shape {clusters.shape}")
-    which = np.unique(clusters, return_inverse=True)[1]
+def _numbered(clusters):
+    """The index of each row's cluster."""
+    which = np.unique(np.asarray(clusters), return_inverse=True)[1]
     if which.max() == 0:
         raise ValueError("clusters are all the same: two independent clusters or more are needed")
     return which

@@ -12,7 +12,6 @@ together. All results are in float64, as in `analysis.salience`.
 import functools
 import itertools
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -21,9 +20,23 @@ import numpy as np
 
 from cgjax.analysis import checks, closed_forms, machines
 from cgjax.analysis import salience as structure
+from cgjax.analysis.arguments import (
+    checked,
+    choice,
+    finite,
+    indices,
+    integer,
+    mask,
+    number,
+    psd,
+    whole,
+)
 from cgjax.analysis.salience import float64
 
+# Arguments of several functions.
 GOALS = ("error", "slope")
+KERNEL, TARGETS, GOAL = psd("N N"), finite("... N"), choice(*GOALS)
+
 # If its remaining variance, relative to the largest, is below this, a combination is determined.
 _KNOWN = 1e-10
 # Scores within this relative gap are ties; the first wins, so that rounding does not decide.
@@ -53,11 +66,11 @@ class Anchors(NamedTuple):
     slope: np.ndarray  # [k]
 
 
+@checked
 @float64
-def scores(kernel: jax.Array, targets: jax.Array, is_train: jax.Array) -> Scores:
-    """Error and slope of the given training sets, bool [..., N], each from its own solve."""
+def scores(kernel: KERNEL, targets: TARGETS, is_train: mask("... N")) -> Scores:
+    """Error and slope of the given training sets, each from its own solve."""
     kernel, targets = _problem(kernel, targets)
-    checks.mask("is_train", is_train, (len(kernel),))
     if checks.known(is_train) and np.any(np.all(np.asarray(is_train), axis=-1)):
         raise ValueError("is_train is True everywhere: leave at least one combination to test")
     is_train = jnp.asarray(is_train, bool)[..., None, :]
@@ -83,13 +96,14 @@ def _judged(residual, targets, is_train):
 # --- one combination after the other --------------------------------------------------------------
 
 
+@checked
 @float64
 def greedy(
-    kernel: jax.Array,
-    targets: jax.Array,
-    n: int,
-    start: Sequence[int] = (),
-    goal: str = "error",
+    kernel: KERNEL,
+    targets: TARGETS,
+    n: integer(1),
+    start: indices("N") = (),
+    goal: GOAL = "error",
 ) -> Path:
     """n combinations, chosen one by one; each improves the score most.
 
@@ -101,22 +115,20 @@ def greedy(
     combinations trained so far, r -> r - R[:, c] r[c] / R[c, c].
     """
     kernel, targets = _problem(kernel, targets)
-    checks.indices("start", start, len(kernel))
-    checks.integer("n", n, 1)
     n_left = len(kernel) - len(start)
-    if not 0 < n <= n_left:
+    if n > n_left:
         raise ValueError(f"n must be 1 to {n_left}, the combinations outside start: got {n}")
-    _check_goal(goal)
     return Path(*_greedy(kernel, targets, jnp.asarray(start, int), n, goal))
 
 
+@checked
 @float64
 def exchange(
-    kernel: jax.Array,
-    targets: jax.Array,
-    rows: Sequence[int],
-    goal: str = "error",
-    most: int = 100,
+    kernel: KERNEL,
+    targets: TARGETS,
+    rows: indices("N"),
+    goal: GOAL = "error",
+    most: integer(0) = 100,
 ) -> Path:
     """Improves a training set by swaps of one combination, each the best, until none helps.
 
@@ -124,9 +136,6 @@ def exchange(
     `most` swaps).
     """
     kernel, targets = _problem(kernel, targets)
-    _check_goal(goal)
-    checks.indices("rows", rows, len(kernel))
-    checks.integer("most", most, 0)
     if not 0 < len(rows) < len(kernel):
         raise ValueError(f"rows must be 1 to {len(kernel) - 1} combinations, got {len(rows)}")
     rows = jnp.asarray(rows, int)
@@ -223,31 +232,19 @@ def _swap(kernel, targets, rows, goal):
 
 
 def _problem(kernel, targets):
-    """kernel [N, N] and targets [T, N], checked."""
-    checks.psd("kernel", kernel)
-    checks.finite(targets=targets)
+    """kernel [N, N] and targets [T, N] in float64."""
     kernel, targets = (jnp.asarray(a, jnp.float64) for a in (kernel, targets))
-    n = len(kernel) if kernel.ndim else 0
-    if kernel.shape != (n, n) or targets.ndim not in (1, 2) or targets.shape[-1] != n or n == 0:
-        raise ValueError(
-            f"kernel must be [N, N], targets [N] or [T, N]: got {kernel.shape} and {targets.shape}"
-        )
-    return kernel, targets.reshape(-1, n)
+    return kernel, targets.reshape(-1, len(kernel))
 
 
-def _check_goal(goal):
-    if goal not in GOALS:
-        raise ValueError(f"unknown goal '{goal}': use one of {', '.join(GOALS)}")
-
-
-def any_sum(x: np.ndarray) -> np.ndarray:
+@checked
+def any_sum(x: whole("N C")) -> np.ndarray:
     """Targets [T, N] whose mean error is that of sums with independent random values of all items.
 
-    x: combinations, integers [N, C]. There is one target per item of each component, 1 where the
+    x: combinations. There is one target per item of each component, 1 where the
     item occurs. The error is quadratic in the values, so these targets represent all independent
     values.
     """
-    checks.combinations("x", x)
     x = np.asarray(x)
     targets = [x[:, c] == item for c in range(x.shape[1]) for item in np.unique(x[:, c])]
     return np.stack(targets).astype(np.float64)
@@ -256,8 +253,9 @@ def any_sum(x: np.ndarray) -> np.ndarray:
 # --- in closed form -------------------------------------------------------------------------------
 
 
+@checked
 @float64
-def regular_slope(salience: jax.Array, n_partners: int, likeness: jax.Array = 0.0) -> jax.Array:
+def regular_slope(salience: jax.Array, n_partners: int, likeness: finite() = 0.0) -> jax.Array:
     """m = k (1 + r) S / (1 - 2 S + k (1 + r) S) of a sum of two, without anchors.
 
     salience: S(1; 2) [...]. n_partners: k, the number of items of the other component with which
@@ -266,25 +264,27 @@ def regular_slope(salience: jax.Array, n_partners: int, likeness: jax.Array = 0.
     value (r = 1) are as good as 2 k anchors; partners of opposite value have no effect.
     """
     checks.salience(salience, n_partners, "n_partners")
-    checks.finite(likeness=likeness)
     salience = jnp.asarray(salience, jnp.float64)
     weight = n_partners * (1 + jnp.asarray(likeness, jnp.float64)) * salience
     return weight / (1 - 2 * salience + weight)
 
 
+@checked
 def best_anchors(
-    salience: float, values: np.ndarray, n_anchors: int, bias: str = "none", k0: float = 0.0
+    salience: finite(""),
+    values: finite("n"),
+    n_anchors: integer(1),
+    bias: str = "none",
+    k0: finite() = 0.0,
 ) -> Anchors:
     """All sets of p anchors, sorted by the error on pairs without an anchor, the best first.
 
-    salience: S(1; 2). values: [n], of both components. bias, k0: as in `closed_forms.addition`.
+    salience: S(1; 2). values: of both components. bias, k0: as in `closed_forms.addition`.
     """
-    checks.finite(values=values, k0=k0)
-    values = np.asarray(checks.real("values", values, 1, "n"), np.float64)
+    values = np.asarray(values, np.float64)
     n = len(values)
-    checks.salience(checks.real("salience", salience, 0, ""), n)
-    checks.integer("n_anchors", n_anchors, 1)
-    if not 0 < n_anchors < n - 1:
+    checks.salience(salience, n)
+    if n_anchors >= n - 1:
         raise ValueError(
             f"n_anchors must be 1 to {n - 2} for {n} items: two items must remain for the slope"
         )
@@ -310,8 +310,9 @@ def _anchor_scores(salience, values, is_anchor, bias, k0):
 # --- the kernel instead of the training set -------------------------------------------------------
 
 
+@checked
 @float64
-def reweighted(kappa: jax.Array, factors: jax.Array) -> jax.Array:
+def reweighted(kappa: jax.Array, factors: number("[0, inf)", "... C")) -> jax.Array:
     """kappa(0..C) [..., C + 1] with the salience of conjunctions of k components times a factor.
 
     factors: [..., C], for k = 1..C. A last factor of 0 removes the full conjunction, which stores
@@ -322,7 +323,6 @@ def reweighted(kappa: jax.Array, factors: jax.Array) -> jax.Array:
     >>> structure.salience(reweighted([0, 0.3, 1], [1, 0]))
     array([0.5, 0. ])
     """
-    checks.bounded("factors", factors, 0)
     weights, factors = structure.salience(kappa), jnp.asarray(factors, jnp.float64)
     if factors.shape[-1:] != weights.shape[-1:]:
         raise ValueError(f"factors must be [..., {weights.shape[-1]}], got {factors.shape}")

@@ -11,33 +11,28 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, finite, integer, number
 from cgjax.analysis.salience import float64
 
 
+@checked
 @float64
 def relu_mlp(
-    x1: jax.Array,
-    x2: jax.Array | None = None,
-    depth: int = 1,
-    weight_var: float = 2.0,
-    bias_var: float = 0.0,
+    x1: finite("n1 d"),
+    x2: finite("n2 d") = None,
+    depth: integer(0) = 1,
+    weight_var: number("[0, inf)") = 2.0,
+    bias_var: number("[0, inf)") = 0.0,
 ) -> tuple[jax.Array, jax.Array]:
     """(nngp, ntk), each float64 [n1, n2], of an MLP with `depth` hidden ReLU layers.
 
-    x1 [n1, d], x2 [n2, d]; x2 None: x1 with itself. An input's correlation with itself is set to
+    x2 None: x1 with itself. An input's correlation with itself is set to
     exactly 1, without rounding errors.
 
     >>> nngp, ntk = relu_mlp(np.eye(4), None, depth=3)
     >>> nngp.shape, ntk.shape
     ((4, 4), (4, 4))
     """
-    for name, x in (("x1", x1), ("x2", x1 if x2 is None else x2)):
-        checks.finite(**{name: x})
-        if checks.real(name, x, 2, "n, d").shape[1:] != np.shape(x1)[1:]:
-            raise ValueError(f"x1 and x2 may differ only in n, got {np.shape(x1)}, {np.shape(x)}")
-    checks.bounded("weight_var", weight_var, 0)
-    checks.bounded("bias_var", bias_var, 0)
-    checks.integer("depth", depth, 0)
     same = _same(x1, x2)
     x1 = jnp.asarray(x1, jnp.float64)
     x2 = x1 if same else jnp.asarray(x2, jnp.float64)

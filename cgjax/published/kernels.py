@@ -30,6 +30,22 @@ ROWS = {
     "cd_cifar_vit": "Vision transformers respond to the image that a third one names",
 }
 
+# Columns of several tables.
+TYPES = ("right", "wrong", "sensory", "context", "memorization")  # of conjunctions
+SPLITS = ("extrapolation", "interpolation", "both", "asymmetric")
+DISTANCES = (0, 5, 10, 15, 20)
+DEPTHS = (1, 2, 3, 4)
+CONTEXTS = ("cd_1", "cd_2", "cd_3")
+MACHINES = ("svm", "regression")
+SALIENCES = (
+    "0.00", "0.05", "0.10", "0.15", "0.20", "0.25", "0.30", "0.35", "0.40", "0.45", "0.50",
+)  # fmt: skip
+# Read off figures: means of networks on images and of dense networks, their numbers and their R2.
+IMAGES = {"kind": "read", "runs": 10, "error": 0.001}
+IMAGES_R2 = {"kind": "read", "runs": 10, "error": 0.0005, "scale": "r2"}
+DENSE = {"kind": "read", "runs": 6, "error": 0.001}
+DENSE_R2 = {"kind": "read", "runs": 6, "error": 0.0005, "scale": "r2"}
+
 # `published.reading.read` describes the layout of these tables.
 # fmt: off
 TABLES = (
@@ -48,12 +64,11 @@ TABLES = (
     # the mean margin of any additive function is 0, so a match would say nothing.
     {"kind": "formula", "metrics": {"transitive": "{line}, {column}: largest interaction"},
      "error": 0.0, "tolerance": 1e-6,
-     "where": "theorem 4.2, two components", "columns": ("svm", "regression"), "lines": {
+     "where": "theorem 4.2, two components", "columns": MACHINES, "lines": {
          "te_3_5": (0.0, 0.0),
      }},
     {"kind": "recomputed", "metrics": {"transitive": "{line}, {column}: least accuracy"},
-     "error": 0.0,
-     "where": "transitive ordering is additive", "columns": ("svm", "regression"), "lines": {
+     "error": 0.0, "where": "transitive ordering is additive", "columns": MACHINES, "lines": {
          "to_7": (1.0, 1.0),
      }},
     # Of the layer maps that the paper's figure is drawn from, to four digits.
@@ -103,7 +118,7 @@ TABLES = (
          "of the grid": (1728, 827, 596, 183, 122),
      }},
     {"kind": "recomputed", "metrics": {"phase": "{line} solved, {column}"}, "error": 0.001,
-     "where": "Fig. 3d", "columns": ("svm", "regression"), "lines": {
+     "where": "Fig. 3d", "columns": MACHINES, "lines": {
          "CD-1": (0.929, 0.929),
          "CD-2": (0.823, 0.826),
          "CD-3": (0.479, 0.583),
@@ -111,57 +126,46 @@ TABLES = (
     # The bars are the additive account of the machine's labels, the signs of its decision values:
     # all 15 agree to 0.0005. The account of the decision values themselves is in no figure.
     {"kind": "read", "metrics": {"magnitudes": "{line}: {column}"}, "error": 0.0005,
-     "where": "Fig. 3e",
-     "columns": ("right", "wrong", "sensory", "context", "memorization"), "lines": {
+     "where": "Fig. 3e", "columns": TYPES, "lines": {
          "rep_1, CD-3": (0.617, 0.331, 0.132, 0.039, 0.069),
          "rep_1, CD-2": (0.599, 0.314, 0.117, 0.024, 0.08),
          "rep_2, CD-3": (0.084, 0.305, 0.132, 0.507, 0.667),
      }},
     {"kind": "recomputed", "metrics": {"magnitudes": "{line}, decision values: {column}"},
-     "error": 0.0005, "where": "settings of Fig. 3e",
-     "columns": ("right", "wrong", "sensory", "context", "memorization"), "lines": {
+     "error": 0.0005, "where": "settings of Fig. 3e", "columns": TYPES, "lines": {
          "rep_1, CD-3": (0.399, 0.074, 0.15, 0.214, 0.181),
          "rep_1, CD-2": (0.512, 0.227, 0.117, 0.051, 0.148),
          "rep_2, CD-3": (0.378, 0.068, 0.197, 0.409, 0.089),
      }},
     {"kind": "read", "metrics": {"dispersed": "{line}, S={column}: test MSE"}, "error": 0.005,
-     "where": "supplement, dispersed",
-     "columns": ("0.00", "0.05", "0.10", "0.15", "0.20", "0.25", "0.30", "0.35", "0.40", "0.45",
-                 "0.50"),
-     "lines": {
+     "where": "supplement, dispersed", "columns": SALIENCES, "lines": {
          "svr": (13.23, 11.24, 9.64, 8.31, 7.17, 6.15, 5.21, 4.28, 3.27, 2.02, 0.12),
      }},
     {"kind": "recomputed", "metrics": {"dispersed": "{line}, S={column}: test MSE"}, "error": 0.005,
-     "where": "supplement",
-     "columns": ("0.00", "0.05", "0.10", "0.15", "0.20", "0.25", "0.30", "0.35", "0.40", "0.45",
-                 "0.50"),
-     "lines": {
+     "where": "supplement", "columns": SALIENCES, "lines": {
          "ridgeless": (13.23, 11.2, 9.56, 8.21, 7.05, 6.02, 5.06, 4.11, 3.08, 1.76, 0.0),
      }},
     # The dense networks' figures average additivity, R2, over trained and new pairs; it is 1 on
     # trained ones.
-    {"kind": "read", "metrics": {"demo": "addition/{line}, sigma {column}: slope",
-                 "addition_rich": "{line}, sigma {column}: slope"},
-     "runs": 6, "error": 0.001, "where": "supplement, rich and lazy",
-     "columns": ("1e-06", "1"), "lines": {
+    {**DENSE, "metrics": {"demo": "addition/{line}, sigma {column}: slope",
+                          "addition_rich": "{line}, sigma {column}: slope"},
+     "where": "supplement, rich and lazy", "columns": ("1e-06", "1"), "lines": {
          "extrapolation": (0.761, 0.746),
          "asymmetric": (0.368, 0.723),
          "interpolation": (0.994, 0.848),
          "both": (0.912, 0.851),
      }},
-    {"kind": "read", "metrics": {"demo": "addition/{line}, sigma {column}: mean additivity",
-                 "addition_rich": "{line}, sigma {column}: mean additivity"},
-     "runs": 6, "error": 0.0005, "scale": "r2", "where": "supplement, rich and lazy",
-     "columns": ("1e-06", "1"), "lines": {
+    {**DENSE_R2, "metrics": {"demo": "addition/{line}, sigma {column}: mean additivity",
+                             "addition_rich": "{line}, sigma {column}: mean additivity"},
+     "where": "supplement, rich and lazy", "columns": ("1e-06", "1"), "lines": {
          "extrapolation": (0.9942, 0.9978),
          "asymmetric": (0.8562, 0.9967),
          "interpolation": (1.0, 0.9958),
          "both": (0.997, 0.998),
      }},
-    {"kind": "read", "metrics": {"addition_rich": "{line}, sigma {column}: mean additivity"},
-     "runs": 6, "error": 0.0005,
-     "scale": "r2", "where": "supplement, rich and lazy",
-     "columns": ("1e-05", "0.0001", "0.001", "0.01", "0.1"), "lines": {
+    {**DENSE_R2, "metrics": {"addition_rich": "{line}, sigma {column}: mean additivity"},
+     "where": "supplement, rich and lazy", "columns": ("1e-05", "0.0001", "0.001", "0.01", "0.1"),
+     "lines": {
          "extrapolation": (0.9942, 0.9942, 0.9942, None, 0.9986),
          "asymmetric": (0.8561, 0.8561, 0.8561, None, 0.9436),
          "interpolation": (1.0, 1.0, 1.0, None, 0.9998),
@@ -172,17 +176,15 @@ TABLES = (
      "runs": 6, "error": 0.0, "where": "Fig. 4a", "columns": ("1e-06", "1"), "lines": {
          "te_2_2": (1.0, (0.417, 0.01)),
      }},
-    {"kind": "read", "metrics": {"addition_deep": "depth_{column}/{line}: slope"},
-     "runs": 6, "error": 0.001,
-     "where": "supplement, deep networks", "columns": (1, 2, 3, 4), "lines": {
+    {**DENSE, "metrics": {"addition_deep": "depth_{column}/{line}: slope"},
+     "where": "supplement, deep networks", "columns": DEPTHS, "lines": {
          "extrapolation": (0.726, 0.666, 0.651, 0.657),
          "asymmetric": (0.552, 0.441, 0.44, 0.446),
          "interpolation": (1.002, 1.006, 1.007, 1.001),
          "both": (0.899, 0.882, 0.874, 0.865),
      }},
-    {"kind": "read", "metrics": {"addition_deep": "depth_{column}/{line}: mean additivity"},
-     "runs": 6, "error": 0.0005,
-     "scale": "r2", "where": "supplement, deep networks", "columns": (1, 2, 3, 4), "lines": {
+    {**DENSE_R2, "metrics": {"addition_deep": "depth_{column}/{line}: mean additivity"},
+     "where": "supplement, deep networks", "columns": DEPTHS, "lines": {
          "extrapolation": (0.9959, 0.9919, 0.9888, 0.9901),
          "asymmetric": (0.9298, 0.9146, 0.9234, 0.9294),
          "interpolation": (1.0, 1.0, 0.9999, 0.9999),
@@ -190,8 +192,7 @@ TABLES = (
      }},
     # Shares: the figure's magnitudes are half of those of networks at the published loss.
     {"kind": "read", "metrics": {"cd_deep": "{line}: {column} share"}, "runs": 6, "error": 0.0003,
-     "where": "supplement, deep networks",
-     "columns": ("right", "wrong", "sensory", "context", "memorization"), "lines": {
+     "where": "supplement, deep networks", "columns": TYPES, "lines": {
          "depth_1/cd_1": (0.573, 0.1965, 0.1443, 0.0012, 0.085),
          "depth_1/cd_2": (0.5565, 0.183, 0.1533, 0.0292, 0.078),
          "depth_1/cd_3": (0.0957, 0.1838, 0.1291, 0.3905, 0.2009),
@@ -205,15 +206,13 @@ TABLES = (
          "depth_4/cd_2": (0.5136, 0.1908, 0.1335, 0.0589, 0.1032),
          "depth_4/cd_3": (0.0626, 0.1667, 0.1059, 0.3411, 0.3238),
      }},
-    {"kind": "read", "metrics": {"te_deep": "depth_{column}/te_2_2: {line}"},
-     "runs": 6, "error": 0.0,
-     "where": "supplement, deep networks", "columns": (1, 2, 3, 4), "lines": {
+    {"kind": "read", "metrics": {"te_deep": "depth_{column}/te_2_2: {line}"}, "runs": 6,
+     "error": 0.0, "where": "supplement, deep networks", "columns": DEPTHS, "lines": {
          "accuracy": (1.0, 1.0, 1.0, 1.0),
      }},
     # Of the mean curve of six networks: one run is six networks (`dense.study.group_means`).
-    {"kind": "read", "metrics": {"te_deep": "depth_{column}/te_2_2: {line}"},
-     "runs": 1, "error": 0.001,
-     "where": "supplement, deep networks", "columns": (1, 2, 3, 4), "lines": {
+    {"kind": "read", "metrics": {"te_deep": "depth_{column}/te_2_2: {line}"}, "runs": 1,
+     "error": 0.001, "where": "supplement, deep networks", "columns": DEPTHS, "lines": {
          "lowest mean accuracy": (0.417, 0.417, 0.458, 0.458),
      }},
     {"kind": "read", "metrics": {"te_deep": "depth_{column}/te_2_2: {line}"}, "runs": 1, "error": 5,
@@ -225,79 +224,65 @@ TABLES = (
     # combinations of unseen images. "mean additivity": over the splits, which is what the paper's
     # numbers agree with. Magnitudes "as shares" were read as heights relative to the highest, and
     # divided by their sum.
-    {"kind": "read", "metrics": {"addition_mnist": "{line}, d={column}: slope"},
-     "runs": 10, "error": 0.001,
-     "where": "figure of values by distance", "columns": (0, 5, 10, 15, 20), "lines": {
+    {**IMAGES, "metrics": {"addition_mnist": "{line}, d={column}: slope"},
+     "where": "figure of values by distance", "columns": DISTANCES, "lines": {
          "extrapolation": (0.554, 0.605, 0.692, 0.747, 0.776),
          "interpolation": (0.653, 0.692, 0.763, 0.806, 0.834),
          "both": (0.656, 0.699, 0.774, 0.819, 0.833),
          "asymmetric": (0.516, 0.553, 0.613, 0.654, 0.674),
      }},
     # Of the line through the values of new items.
-    {"kind": "read", "metrics": {"addition_mnist": "{line}, d={column}: value at 0"},
-     "runs": 10, "error": 0.005,
-     "where": "figure of values by distance", "columns": (0, 5, 10, 15, 20), "lines": {
+    {"kind": "read", "metrics": {"addition_mnist": "{line}, d={column}: value at 0"}, "runs": 10,
+     "error": 0.005, "where": "figure of values by distance", "columns": DISTANCES, "lines": {
          "asymmetric": (-1.58, -1.52, -1.26, -1.06, -0.95),
      }},
-    {"kind": "read", "metrics": {"addition_mnist": "{line}, d={column}: comp mse"},
-     "runs": 10, "error": 0.005,
-     "where": "figure of MSE by distance", "columns": (0, 5, 10, 15, 20), "lines": {
+    {"kind": "read", "metrics": {"addition_mnist": "{line}, d={column}: comp mse"}, "runs": 10,
+     "error": 0.005, "where": "figure of MSE by distance", "columns": DISTANCES, "lines": {
          "extrapolation": (5.485, 4.906, 3.866, 3.328, 3.102),
          "interpolation": (4.92, 4.314, 3.147, 2.686, 2.46),
          "both": (4.617, 4.137, 3.301, 2.867, 2.722),
          "asymmetric": (17.884, 15.994, 11.648, 9.035, 8.035),
      }},
-    {"kind": "read", "metrics": {"addition_mnist": "{line}, d={column}: in mse"},
-     "runs": 10, "error": 0.005,
-     "where": "figure of MSE by distance", "columns": (0, 5, 10, 15, 20), "lines": {
+    {"kind": "read", "metrics": {"addition_mnist": "{line}, d={column}: in mse"}, "runs": 10,
+     "error": 0.005, "where": "figure of MSE by distance", "columns": DISTANCES, "lines": {
          "extrapolation": (1.935, 1.872, 1.673, 1.696, 1.727),
          "interpolation": (2.998, 2.903, 2.776, 2.776, 2.713),
          "both": (2.478, 2.424, 2.225, 2.189, 2.107),
          "asymmetric": (1.913, 1.827, 1.773, 1.886, 1.89),
      }},
-    {"kind": "read", "metrics": {"addition_mnist": "{line}, d={column}: mean additivity"},
-     "runs": 10, "error": 0.0005,
-     "scale": "r2", "where": "figure of additivity by distance",
-     "columns": (0, 5, 10, 15, 20), "lines": {
+    {**IMAGES_R2, "metrics": {"addition_mnist": "{line}, d={column}: mean additivity"},
+     "where": "figure of additivity by distance", "columns": DISTANCES, "lines": {
          "extrapolation": (0.9849, 0.9855, 0.9886, 0.9889, 0.9894),
          "interpolation": (0.9877, 0.9891, 0.9904, 0.9904, 0.9904),
          "both": (0.9892, 0.9897, 0.9908, 0.9907, 0.9907),
          "asymmetric": (0.9823, 0.9836, 0.9845, 0.9847, 0.9828),
      }},
-    {"kind": "read", "metrics": {"cd_mnist": "{line}, d={column}: mean additivity"},
-     "runs": 10, "error": 0.0005,
-     "scale": "r2", "where": "figure of additivity by distance",
-     "columns": (0, 5, 10, 15, 20), "lines": {
+    {**IMAGES_R2, "metrics": {"cd_mnist": "{line}, d={column}: mean additivity"},
+     "where": "figure of additivity by distance", "columns": DISTANCES, "lines": {
          "cd_1": (0.993, 0.9945, 0.9948, 0.9955, 0.996),
          "cd_2": (0.9918, 0.9929, 0.9944, 0.995, 0.9951),
          "cd_3": (0.9524, 0.9733, 0.983, 0.9881, 0.9918),
      }},
-    {"kind": "read", "metrics": {"cd_mnist": "{line}, d={column}: comp accuracy"},
-     "runs": 10, "error": 0.001,
-     "where": "figure of accuracy by distance", "columns": (0, 5, 10, 15, 20), "lines": {
+    {**IMAGES, "metrics": {"cd_mnist": "{line}, d={column}: comp accuracy"},
+     "where": "figure of accuracy by distance", "columns": DISTANCES, "lines": {
          "cd_1": (0.894, 0.91, 0.94, 0.953, 0.963),
          "cd_2": (0.839, 0.87, 0.913, 0.942, 0.944),
          "cd_3": (0.503, 0.424, 0.363, 0.288, 0.229),
      }},
-    {"kind": "read", "metrics": {"cd_mnist": "{line}, d={column}: in accuracy"},
-     "runs": 10, "error": 0.001,
-     "where": "figure of accuracy by distance", "columns": (0, 5, 10, 15, 20), "lines": {
+    {**IMAGES, "metrics": {"cd_mnist": "{line}, d={column}: in accuracy"},
+     "where": "figure of accuracy by distance", "columns": DISTANCES, "lines": {
          "cd_1": (0.946, 0.957, 0.969, 0.972, 0.976),
          "cd_2": (0.951, 0.961, 0.971, 0.976, 0.977),
          "cd_3": (0.962, 0.968, 0.972, 0.975, 0.975),
      }},
-    {"kind": "read", "metrics": {"cd_mnist": "{line}, d=20: magnitude {column}"},
-     "runs": 10, "error": 0.001,
-     "where": "figure 5d",
-     "columns": ("right", "wrong", "sensory", "context", "memorization"), "lines": {
+    {**IMAGES, "metrics": {"cd_mnist": "{line}, d=20: magnitude {column}"}, "where": "figure 5d",
+     "columns": TYPES, "lines": {
          "cd_1": (0.546, 0.248, 0.115, 0.008, 0.083),
          "cd_2": (0.542, 0.232, 0.128, 0.021, 0.078),
          "cd_3": (0.261, 0.12, 0.177, 0.381, 0.061),
      }},
-    {"kind": "read", "metrics": {"cd_mnist": "{line}: magnitude {column}"},
-     "runs": 10, "error": 0.001,
-     "where": "figure of magnitudes by distance, as shares",
-     "columns": ("right", "wrong", "sensory", "context", "memorization"), "lines": {
+    {**IMAGES, "metrics": {"cd_mnist": "{line}: magnitude {column}"},
+     "where": "figure of magnitudes by distance, as shares", "columns": TYPES, "lines": {
          "cd_1, d=0": (0.546, 0.236, 0.121, 0.007, 0.089),
          "cd_1, d=5": (0.549, 0.239, 0.121, 0.002, 0.089),
          "cd_1, d=10": (0.548, 0.245, 0.118, 0.003, 0.087),
@@ -311,23 +296,18 @@ TABLES = (
          "cd_3, d=10": (0.315, 0.089, 0.181, 0.348, 0.067),
          "cd_3, d=15": (0.288, 0.098, 0.179, 0.37, 0.065),
      }},
-    {"kind": "read", "metrics": {"te_mnist": "te_5_5_hubs_4, d={column}: {line}"},
-     "runs": 10, "error": 0.001,
-     "where": "figure 4d", "columns": (0, 5, 10, 15, 20), "lines": {
+    {**IMAGES, "metrics": {"te_mnist": "te_5_5_hubs_4, d={column}: {line}"}, "where": "figure 4d",
+     "columns": DISTANCES, "lines": {
          "comp accuracy": (0.529, 0.58, 0.76, 0.831, 0.891),
          "in accuracy": (0.704, 0.733, 0.817, 0.87, 0.885),
      }},
-    {"kind": "read", "metrics": {"te_mnist": "all hubs, d={column}: {line}"},
-     "runs": 10, "error": 0.001,
-     "where": "figure 5e, one hub per class and four pooled", "columns": (0, 5, 10, 15, 20),
-     "lines": {
+    {**IMAGES, "metrics": {"te_mnist": "all hubs, d={column}: {line}"},
+     "where": "figure 5e, one hub per class and four pooled", "columns": DISTANCES, "lines": {
          "comp accuracy": (0.513, 0.539, 0.674, 0.728, 0.785),
          "in accuracy": (0.757, 0.783, 0.843, 0.887, 0.896),
      }},
-    {"kind": "read", "metrics": {"addition_cifar_resnet": "{column}, d=0: {line}"},
-     "runs": 10, "error": 0.001,
-     "where": "figure of CIFAR-10 values",
-     "columns": ("extrapolation", "interpolation", "both", "asymmetric"), "lines": {
+    {**IMAGES, "metrics": {"addition_cifar_resnet": "{column}, d=0: {line}"},
+     "where": "figure of CIFAR-10 values", "columns": SPLITS, "lines": {
          "slope": (0.396, 0.468, 0.469, 0.396),
      }},
     {"kind": "read", "metrics": {"addition_cifar_resnet": "{column}, d=0: {line}"},
@@ -338,37 +318,28 @@ TABLES = (
          "in mse": ((3.27, 0.07), (5.4, 0.11), (4.49, 0.09), (3.24, 0.06)),
          "comp mse": ((9.23, 0.18), (14.94, 0.3), (9.43, 0.19), (24.66, 0.49)),
      }},
-    {"kind": "read", "metrics": {"addition_cifar_resnet": "{column}, d=0: {line}"},
-     "runs": 10, "error": 0.0005,
-     "scale": "r2", "where": "figure of CIFAR-10 additivity",
-     "columns": ("extrapolation", "interpolation", "both", "asymmetric"), "lines": {
+    {**IMAGES_R2, "metrics": {"addition_cifar_resnet": "{column}, d=0: {line}"},
+     "where": "figure of CIFAR-10 additivity", "columns": SPLITS, "lines": {
          "mean additivity": (0.9669, 0.9816, 0.9836, 0.9701),
      }},
-    {"kind": "read", "metrics": {"cd_cifar_resnet": "{column}, d=0: {line}"},
-     "runs": 10, "error": 0.001,
-     "where": "figure of CIFAR-10 accuracy", "columns": ("cd_1", "cd_2", "cd_3"), "lines": {
+    {**IMAGES, "metrics": {"cd_cifar_resnet": "{column}, d=0: {line}"},
+     "where": "figure of CIFAR-10 accuracy", "columns": CONTEXTS, "lines": {
          "train accuracy": (0.886, 0.864, 0.891),
          "in accuracy": (0.804, 0.791, 0.821),
          "comp accuracy": (0.75, 0.638, 0.468),
      }},
-    {"kind": "read", "metrics": {"cd_cifar_resnet": "{column}, d=0: {line}"},
-     "runs": 10, "error": 0.0005,
-     "scale": "r2", "where": "figure of CIFAR-10 additivity",
-     "columns": ("cd_1", "cd_2", "cd_3"), "lines": {
+    {**IMAGES_R2, "metrics": {"cd_cifar_resnet": "{column}, d=0: {line}"},
+     "where": "figure of CIFAR-10 additivity", "columns": CONTEXTS, "lines": {
          "mean additivity": (0.9849, 0.9746, 0.9845),
      }},
-    {"kind": "read", "metrics": {"cd_cifar_resnet": "{line}, d=0: magnitude {column}"},
-     "runs": 10, "error": 0.001,
-     "where": "figure of CIFAR-10 magnitudes, as shares",
-     "columns": ("right", "wrong", "sensory", "context", "memorization"), "lines": {
+    {**IMAGES, "metrics": {"cd_cifar_resnet": "{line}, d=0: magnitude {column}"},
+     "where": "figure of CIFAR-10 magnitudes, as shares", "columns": TYPES, "lines": {
          "cd_1": (0.552, 0.177, 0.15, 0.03, 0.091),
          "cd_2": (0.542, 0.127, 0.19, 0.01, 0.131),
          "cd_3": (0.341, 0.132, 0.221, 0.233, 0.073),
      }},
-    {"kind": "read", "metrics": {"addition_cifar_vit": "{column}, d=0: {line}"},
-     "runs": 10, "error": 0.001,
-     "where": "figure of CIFAR-10 values",
-     "columns": ("extrapolation", "interpolation", "both", "asymmetric"), "lines": {
+    {**IMAGES, "metrics": {"addition_cifar_vit": "{column}, d=0: {line}"},
+     "where": "figure of CIFAR-10 values", "columns": SPLITS, "lines": {
          "slope": (0.259, 0.321, 0.334, 0.294),
      }},
     {"kind": "read", "metrics": {"addition_cifar_vit": "{column}, d=0: {line}"},
@@ -379,29 +350,22 @@ TABLES = (
          "in mse": ((5.6, 0.11), (11.43, 0.23), (7.77, 0.16), (5.17, 0.1)),
          "comp mse": ((11.8, 0.24), (19.03, 0.38), (12.52, 0.25), (29.38, 0.59)),
      }},
-    {"kind": "read", "metrics": {"addition_cifar_vit": "{column}, d=0: {line}"},
-     "runs": 10, "error": 0.0005,
-     "scale": "r2", "where": "figure of CIFAR-10 additivity",
-     "columns": ("extrapolation", "interpolation", "both", "asymmetric"), "lines": {
+    {**IMAGES_R2, "metrics": {"addition_cifar_vit": "{column}, d=0: {line}"},
+     "where": "figure of CIFAR-10 additivity", "columns": SPLITS, "lines": {
          "mean additivity": (0.9507, 0.9644, 0.9609, 0.9399),
      }},
-    {"kind": "read", "metrics": {"cd_cifar_vit": "{column}, d=0: {line}"},
-     "runs": 10, "error": 0.001,
-     "where": "figure of CIFAR-10 accuracy", "columns": ("cd_1", "cd_2", "cd_3"), "lines": {
+    {**IMAGES, "metrics": {"cd_cifar_vit": "{column}, d=0: {line}"},
+     "where": "figure of CIFAR-10 accuracy", "columns": CONTEXTS, "lines": {
          "train accuracy": (0.904, 0.916, 0.931),
          "in accuracy": (0.692, 0.72, 0.754),
          "comp accuracy": (0.583, 0.577, 0.461),
      }},
-    {"kind": "read", "metrics": {"cd_cifar_vit": "{column}, d=0: {line}"},
-     "runs": 10, "error": 0.0005,
-     "scale": "r2", "where": "figure of CIFAR-10 additivity",
-     "columns": ("cd_1", "cd_2", "cd_3"), "lines": {
+    {**IMAGES_R2, "metrics": {"cd_cifar_vit": "{column}, d=0: {line}"},
+     "where": "figure of CIFAR-10 additivity", "columns": CONTEXTS, "lines": {
          "mean additivity": (0.8666, 0.9029, 0.9545),
      }},
-    {"kind": "read", "metrics": {"cd_cifar_vit": "{line}, d=0: magnitude {column}"},
-     "runs": 10, "error": 0.001,
-     "where": "figure of CIFAR-10 magnitudes, as shares",
-     "columns": ("right", "wrong", "sensory", "context", "memorization"), "lines": {
+    {**IMAGES, "metrics": {"cd_cifar_vit": "{line}, d=0: magnitude {column}"},
+     "where": "figure of CIFAR-10 magnitudes, as shares", "columns": TYPES, "lines": {
          "cd_1": (0.537, 0.162, 0.147, 0.037, 0.118),
          "cd_2": (0.478, 0.104, 0.161, 0.14, 0.116),
          "cd_3": (0.322, 0.069, 0.183, 0.311, 0.114),

@@ -139,7 +139,7 @@ def test_what_was_not_measured_is_not_called_good(sufficient, latents):
 @pytest.mark.parametrize(
     "model, points, message",
     [
-        (truth, np.zeros((0, 2)), "points of P"),
+        (truth, np.zeros((0, 2)), "without an empty axis"),
         (lambda z: z, np.full((3, 2), 0.5), "truth gives"),
     ],
 )

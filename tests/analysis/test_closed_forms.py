@@ -161,7 +161,7 @@ def test_margins_change_sign_at_the_boundary(machine):
         assert inside.sum() > 20
         np.testing.assert_allclose(at[inside], 0, atol=1e-10)
         assert np.all(above[inside] > 0) and np.all(below[inside] < 0)
-    with pytest.raises(ValueError, match="svm or regression"):
+    with pytest.raises(ValueError, match="one of svm, regression"):
         closed_forms.shortcut_boundary(s1, "ridge")
 
 

@@ -143,7 +143,7 @@ def test_contrast_trains():
         (lambda: contrasts.hessians(lambda x: (x, x), jnp.zeros((2, 3))), "to a vector"),
         (lambda: contrasts.compositional_contrast(jnp.zeros(3)), "outputs, inputs"),
         (lambda: contrasts.block_contrast(jnp.zeros((2, 6, 3)), 4), "6 outputs do not divide"),
-        (lambda: contrasts.block_contrast(jnp.zeros((2, 6, 3)), 0), "into 0 parts"),
+        (lambda: contrasts.block_contrast(jnp.zeros((2, 6, 3)), 0), "n_parts must be 1 or more"),
         (lambda: contrasts.hessian_l1(jnp.zeros((2, 3, 4))), "inputs, inputs"),
         (lambda: contrasts.hessian_offblock(jnp.zeros((4, 6, 6)), 4), "6 inputs do not divide"),
     ],

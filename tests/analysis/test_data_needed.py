@@ -45,10 +45,10 @@ def test_censored_points_are_left_out_and_counted():
 
 def test_bad_studies_are_refused():
     for words, call in {
-        "sizes and accuracy": lambda: growth.data_needed(SIZES, [0, 1]),
+        "accuracy must be": lambda: growth.data_needed(SIZES, [0, 1]),
         "increase": lambda: growth.data_needed(SIZES[::-1], [0, 0, 0, 1]),
-        "needed .sizes, seeds.": lambda: growth.exponent([12, 16], [1.0, 2.0]),
-        "positive": lambda: growth.exponent([12, 16], [[1.0], [-2.0]]),
+        "needed must be .sizes, seeds.": lambda: growth.exponent([12, 16], [1.0, 2.0]),
+        "0 or more": lambda: growth.exponent([12, 16], [[1.0], [-2.0]]),
     }.items():
         with pytest.raises(ValueError, match=words):
             call()

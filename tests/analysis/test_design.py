@@ -111,10 +111,10 @@ def test_stacks_need_fewer_points_where_sums_cancel():
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"condition": "relaxed"}, "'sum' or 'stack'"),
-        ({"candidates": np.zeros((0, 2, 3))}, "one candidate"),
+        ({"condition": "relaxed"}, "one of sum, stack"),
+        ({"candidates": np.zeros((0, 2, 3))}, "without an empty axis"),
         ({"component": 2}, "component must be 0 to 1"),
-        ({"candidates": np.zeros((1, 2, 4))}, "candidates' slots"),
+        ({"candidates": np.zeros((1, 2, 4))}, "slot = \\(3,\\) as in slots"),
     ],
 )
 def test_bad_input_is_named(change, message):

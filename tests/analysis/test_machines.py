@@ -476,11 +476,11 @@ def test_derivatives_with_respect_to_salience(machine):
         (lambda k, y: machines.svc(k, 2 * y, k, 1.0), "labels -1 and"),
         (lambda k, y: machines.svc(k, np.ones(4), k, 1.0), "both classes"),
         (lambda k, y: machines.svc(k, y, k, 1.0, mask=y > 0), "both classes"),
-        (lambda k, y: machines.svc(k, y, k, -1.0), "price c of slack must be positive"),
-        (lambda k, y: machines.svr(k, y, k, 1.0, 0.0), "use ridgeless for none"),
+        (lambda k, y: machines.svc(k, y, k, -1.0), "c must be above 0"),
+        (lambda k, y: machines.svr(k, y, k, 1.0, 0.0), "epsilon must be above 0"),
         (lambda k, y: machines.ridgeless(k[:3], y, k), r"k_train must be \[..., n, n\]"),
         (lambda k, y: machines.ridgeless(k, y[:3], k), r"k_train must be \[..., n, n\]"),
-        (lambda k, y: machines.ridgeless(k, y, k[:, :3]), r"k_test must be \[..., m, 4\]"),
+        (lambda k, y: machines.ridgeless(k, y, k[:, :3]), r"n = 4 as in k_train"),
     ],
 )
 def test_bad_input_is_named(call, message):

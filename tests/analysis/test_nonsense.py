@@ -1,8 +1,8 @@
 """Arguments that cannot be meant raise an error that names them, in every public function.
 
-SOUND holds a valid call of each function, KINDS what a parameter holds. Each kind derives invalid
-values from the valid value. INVALID and CALLS add what no kind derives. Nothing here compiles for
-long: inputs are small NumPy arrays.
+SOUND holds a valid call of each function. Invalid values of a parameter are derived from its valid
+value and its specification in the signature; where it has none, KINDS says what it holds. INVALID
+and CALLS add what neither derives. Nothing here compiles for long: inputs are small NumPy arrays.
 """
 
 import importlib
@@ -18,6 +18,7 @@ import pytest
 import cgjax.analysis
 from cgjax.analysis import (
     additivity,
+    arguments,
     checks,
     contrasts,
     dependence,
@@ -63,11 +64,6 @@ def combinations(valid):
     return [*array(valid), valid + 0.5, valid[0], valid[:0]]
 
 
-def classes(valid):
-    """Whole numbers from zero, one per sample."""
-    return [spoilt(valid), valid + 0.5, valid[None], valid[:-1]]
-
-
 def kernel(valid):
     asymmetric = valid + np.triu(np.ones(np.shape(valid)), 1)
     return [*array(valid), asymmetric, -valid, valid[0], valid[:-1]]
@@ -83,10 +79,6 @@ def tree(valid):
 
 def count(valid):
     return [0, -1, 1.5, NAN]
-
-
-def whole(valid):
-    return [-1, 1.5]
 
 
 def index(valid):
@@ -134,6 +126,56 @@ def pattern(valid):
 def opaque(valid):
     """Functions, keys and results of other functions: only INVALID and CALLS change them."""
     return []
+
+
+# --- specifications: from a valid value and the specification in a signature to invalid values ---
+
+OF_KIND = {
+    "real": lambda valid: [np.asarray(valid) * 1j],
+    "finite": array,
+    "floating": lambda valid: [*array(valid), np.ones(np.shape(valid), int)],
+    "whole": lambda valid: [*array(valid), np.asarray(valid) + 0.5],
+    "integers": lambda valid: [*array(valid), np.asarray(valid) + 0.5],
+    "labels": lambda valid: [],
+    "mask": lambda valid: [1 * np.asarray(valid), np.flatnonzero(valid)],
+    "symmetric": lambda valid: kernel(valid)[:3],
+    "psd": lambda valid: kernel(valid)[:4],
+    "indices": lambda valid: [[99], [0, 0], [0.5], [-1]],
+    "counts": lambda valid: [(*valid[:-1], 0), (*valid[:-1], 2.5), 2],
+    "integer": lambda valid: [1.5, NAN, "1"],
+    "one": lambda valid: ["nonsense", 3],
+    "True": flag,
+    "tree": tree,
+    "function": lambda valid: [3],
+}
+
+
+def derived(argument, valid, shared):
+    """Invalid values of an argument with a specification: of its kind, range and axes.
+
+    shared: names of the axes that another argument has, too.
+    """
+    kind, *words = argument.kind.removeprefix("optional ").split()
+    if kind == "in":
+        low, high = (float(end) for end in argument.kind[4:-1].split(","))
+        low, high = low - (words[0][0] == "["), high + (words[-1][-1] == "]" and high < np.inf)
+        ends = [low, high] if argument.kind[-1] == ")" or high < np.inf else [low]
+        yield from (np.full(np.shape(valid), end) for end in (NAN, 1j, *ends))
+    else:
+        yield from OF_KIND[kind](valid)
+    if kind == "integer":
+        yield from (int(words[1]) - 1, *[99] * ("below" in words))
+    tokens = [] if kind == "counts" else argument.axes.split()
+    if tokens and not any(token[0] in "*." for token in tokens):
+        yield from (np.asarray(valid)[None], np.asarray(valid)[0])
+    if tokens and tokens[0][0] not in "*.":
+        yield np.asarray(valid)[:0]
+    if tokens and tokens[0].endswith(">=2"):
+        yield np.asarray(valid)[:1]
+    if tokens and tokens[0].split(">=")[0] in shared:
+        yield np.asarray(valid)[:-1]
+    if tokens and tokens[-1] in shared:
+        yield np.asarray(valid)[..., :-1]
 
 
 # --- valid values ---------------------------------------------------------------------------------
@@ -503,74 +545,45 @@ SOUND = {
     "support.identification.leftover": _LATENTS | dict(length=0.1, noise=1e-3),
 }
 
-# What a parameter holds; "function:parameter" overrides "parameter".
+# What a parameter without a specification holds; "function:parameter" overrides "parameter".
 KINDS = {
-    array: "data_needed.data_needed:sizes accuracy data_needed.exponent:n needed slots.fit:slots "
-    "slots.assign:slots slots.r2:slots signs new geometry.ridge:targets geometry.ridgeless:targets "
-    "stats.weighted_tau_b:x "
-    "stats.weighted_tau_b:y k_test k border costs kappa salience weights dual coefficients "
-    "features jacobians "
-    "hessians matrices tensor before after v y_train residuals null covariance contrast account "
-    "codes train_codes ntk.alignment:a ntk.alignment:b box lenses.memorization.slopes:factors "
-    "training_sets.reweighted:factors training_sets.best_anchors:values "
-    "factorization.schmidt_values:kernel factorization.operator_schmidt:kernel "
-    "factorization.superposition:kernel factorization.shared_sum:outputs stats.kendall_tau_b:x "
-    "stats.kendall_tau_b:y factorization.superposition:truth "
-    + " ".join(f"salience.{name}:x" for name in salience.LAYER_MAPS),
-    samples: "x p q latents latents_P latents_Q x1 x2 x_train x_test starts stops z z1 z2 "
-    "activations values",
-    aligned: "y yhat targets outputs design",
-    score: " ".join(f"metrics.{name}:y metrics.{name}:yhat" for name in
-                    ("ssim", "mse", "r2_uniform", "r2_variance_weighted")),
-    combinations: "asked factors factor_tables.held:p factor_tables.held:q "
-    "salience.overlap_kernel:x1 "
-    "salience.overlap_kernel:x2 salience.features:x "
-    "factorization.binary:z1 factorization.binary:z2",
-    classes: "dependence.information:a dependence.information:b y2 y1 ablation random",
-    kernel: "k_train gram kernel",
-    mask: "mask is_train is_fitted is_anchor where",
-    tree: "params s log_alpha masks others update a b",
-    count: "n_units n_steps n_anchors n_values n_samples n_partners n_points n_positions n most "
-    "n_parts "
-    "tile batch n1 n2 n_devices n_draws n_keep n_x n_y most_iterations chunk most_rounds "
-    "per_epoch epochs n_epochs n_classes geometry.principal_components:components",
-    whole: "n_components depth seed training_sets.exchange:most",
-    index: "component split",
-    above_zero: "c memory length lx ly beta lr scale data_range beta_max",
-    from_zero: "penalty epsilon rtol atol fit_limit jacobian_limit rounding weight_var bias_var "
-    "noise k1 k2 width tolerance support.coverage:length",
-    number: "k0 likeness s1 s2 slope s0 observed threshold",
-    share: "level share keep training_error",
+    array: "k_test kappa salience v factorization.operator_schmidt:kernel salience.relu:x",
+    samples: "x latents_P latents_Q x1 x2",
+    aligned: "y outputs design",
+    score: "metrics.ssim:y metrics.ssim:yhat metrics.mse:y metrics.mse:yhat metrics.r2_uniform:y "
+    "metrics.r2_uniform:yhat metrics.r2_variance_weighted:y metrics.r2_variance_weighted:yhat",
+    combinations: "factors",
+    kernel: "k_train",
+    mask: "mask where",
+    tree: "params s log_alpha masks others a b",
+    count: "n_steps n_anchors n_values n_partners n_points n_positions n most tile n_x n_y",
+    index: "component",
+    above_zero: "c memory length beta data_range",
+    from_zero: "penalty epsilon noise",
+    number: "s0",
+    share: "level training_error",
     sizes: "sizes",
-    flag: "bias verbose centred cosine from_one signed machines.solve_ridge:outputs "
-    "machines.predict:outputs",
-    choice: "goal form algorithm precision family scope how side condition per "
-    "closed_forms.addition:bias training_sets.best_anchors:bias "
-    "closed_forms.shortcut_boundary:machine",
+    flag: "bias",
+    choice: "form algorithm precision training_sets.best_anchors:bias",
     pattern: "masks.search:where masks.selected:where masks.init:where masks.magnitude:where "
     "masks.factors.subnetworks:where",
-    opaque: "draws stats.deviation_interval:value geometry.ridge:kernel geometry.ridgeless:kernel "
-    "f key maps composition components loss draw data measures metric statistic machine given "
-    "layer traced leaves nudges similar truth model support layer_map splits labels path devices "
-    "shape dims relevant slots points partners candidates batches several updates rates bands "
-    "suggested strata clusters inputs axis pixelwise columns start rows failures successes on u d "
-    "epoch dependence ntk.plan.choose:sizes factor_tables.grid:sizes ntk.functions.single:x "
-    "ntk.layers.trace:x ntk.layers.run:x ntk.target_alignment:kernel "
-    "closed_forms.item_values:is_anchor ntk.plan.plan:x2 stats.mean_and_interval:values "
-    "stats.mean_and_error:values ntk.plan.plan:x1 ntk.plan.facts:x "
-    # Weights that no result depends on, or that are only read.
-    + " ".join(f"{name}:params" for name in (
-        "ntk.empirical", "ntk.linearised.kernel_vector_product", "ntk.plan.plan",
-        "ntk.plan.facts", "ntk.functions.single", "ntk.layers.trace", "dependence.tangent_split",
-        "masks.read", "masks.selected", "masks.init", "masks.expand", "masks.apply",
-        "masks.ablate", "masks.replace", "masks.fresh")),
+    opaque: "stats.deviation_interval:value geometry.ridge:kernel geometry.ridgeless:kernel f key "
+    "maps composition components loss draw data measures statistic machine given layer traced "
+    "leaves nudges similar truth model support path devices relevant slots points partners "
+    "batches several updates clusters inputs pixelwise columns rows successes on u d epoch "
+    "ntk.plan.choose:sizes ntk.functions.single:x ntk.layers.trace:x ntk.layers.run:x "
+    "ntk.plan.plan:x2 stats.mean_and_interval:values ntk.plan.plan:x1 ntk.plan.facts:x "
+    "ntk.empirical:params ntk.linearised.kernel_vector_product:params ntk.plan.plan:params "
+    "ntk.plan.facts:params ntk.functions.single:params ntk.layers.trace:params "
+    "dependence.tangent_split:params masks.read:params masks.selected:params "
+    "masks.init:params masks.expand:params masks.apply:params masks.ablate:params "
+    "masks.replace:params masks.fresh:params",
 }
 KIND = {name: kind for kind, names in KINDS.items() for name in names.split()}
 
-# "function:parameter" -> what no kind derives.
+# "function:parameter" -> what neither specifications nor kinds derive.
 INVALID = {
     "lenses.look:factors": [[[0, 1], [0], [1, 0], [1, 1]], X[:, :1], X * [1, 0], X.astype(str)],
-    "lenses.look:x": [INPUTS[:3]],
     "lenses.look:is_train": [SOME | True],
     "lenses.look:f": [
         W, among_others, on_a_pole, lambda params, x: jnp.sum(x), lambda params, x: x[1:] @ params,
@@ -583,27 +596,16 @@ INVALID = {
     "lenses.look:taps": [lambda params, x: {"layer": x[:3]}, lambda params, x: {"layer": x / 0}],
     "lenses.look:outputs": [np.zeros(3, int)],
     "lenses.look:inputs": [np.zeros(2, int)],
-    "lenses.memorization.slopes:factors": [X + 0.5],
     "lenses.memorization.slopes:is_train": [SOME | True],
-    "lenses.memorization.slopes:targets": [np.ones((4, 3))],
     "lenses.memorization.slope:y": [np.ones(4)],
-    "lenses.memorization.slope:f": [Y[:3]],
-    "factorization.on_grids:activations": [INPUTS[:3]],
-    "effects.additive_fit:outputs": [Y],
     "effects.total_effects:labels": [np.zeros(2, int), np.array([-1])],
-    "effects.interactions:labels": [np.zeros(2, int)],
     "machines.ridgeless:k_train": [
         K + np.inf, [[1.0, 0.0], [0.0]], 1e-9 * INDEFINITE, BATCH],
     "machines.ridgeless:y": [COLUMN, THREE],
     "machines.ridgeless:k_test": [K[:3].T],
     "machines.ridge:k_train": [INDEFINITE],
-    "machines.solve_svc:c": [[1.0, NAN]],
     "machines.predict:k_test": [K[:3].T],
-    "machines.central_path:k": [-np.eye(2)[None]],
     "machines.central_path:signs": [np.zeros((1, 1, 2)), np.ones((1, 2))],
-    "machines.central_path:costs": [np.ones((1, 3, 2))],
-    "machines.central_path:border": [np.ones((1, 3))],
-    "machines.central_path:box": [np.zeros(1), np.full(1, np.inf)],
     "salience.salience:kappa": [
         1.0, [0.5, 0.2, 0.5], [[0, 0.3, 1], [1, 1, 1]], GRID[0], np.eye(4) + 0.5],
     "salience.kappa:salience": [[0.3, 0.3]],
@@ -613,51 +615,24 @@ INVALID = {
     "salience.overlap_kernel:kappa": [SUBSETS],
     "salience.features:x": [X + 1, X - 1],
     "salience.features:weights": [np.ones(3), np.ones(8), spoilt(np.ones(4), -1)],
-    "salience.is_psd:tolerance": [1.0],
     "salience.layers:kappa": [[0, 0.3, 0], [0, 1.3, 1], [0, -0.3, -1]],
-    "salience.layers:layer_map": ["relu"],
-    **{f"salience.{name}:x": [[0.3, 1.2], [0.3, -2]] for name in salience.LAYER_MAPS},
     "closed_forms.memorization_slope:salience": [0.7, [0.3, -2]],
     "closed_forms.addition:salience": [0.6, [0.2, 0.1, 0.1]],  # S(1..3; 3)
-    "closed_forms.addition:values": [VALUES[:, None]],
-    "closed_forms.item_values:is_anchor": [[0]],
-    "closed_forms.item_values:machine": [spoilt(np.ones(5))],
-    "closed_forms.invariance_margin:k": [[0.3, 2.0], -0.7],
-    "closed_forms.partial_exposure_margin:k": [0.8],
-    "closed_forms.shortcut_boundary:s1": [[0.1, NAN], 0.5, -0.1],
-    "additivity.additivity:yhat": [COLUMN],
-    "additivity.additivity_by_split:x_train": [X[:, :1]],
-    "additivity.additivity_by_split:splits": [spoilt(Y), SPLITS[:3]],
-    "additivity.item_values:coefficients": [np.ones(4), np.ones((5, 3))],
-    "additivity.item_values:labels": [LABELS[0]],
     "additivity.conjunction_types:relevant": [(0, 1), (1, 3), (1,)],
-    "additivity.conjunction_types:labels": [CONTEXT[0]],
-    "additivity.type_magnitudes:coefficients": [np.ones(2)],
     "additivity.type_magnitudes:relevant": [(1, -1)],
-    "additivity.similarity:features": [1.0],
     "additivity.similarity_of_gram:gram": [INDEFINITE],
-    "additivity.similarity_of_gram:x": [X + 0.5],
-    "additivity.similarity_of_gram:splits": [spoilt(Y)],
     "additivity.structure:similar": [FLAT._replace(values=spoilt(K, at=1)), FLAT._replace(x=X[:3])],
-    "training_sets.scores:kernel": [INDEFINITE],
-    "training_sets.scores:targets": [THREE],
     "training_sets.scores:is_train": [SOME | True],
-    "training_sets.greedy:start": [[4], [-1], [1, 1], SOME, [0.5]],
     "training_sets.exchange:rows": [[], SOME, [0, 7], [0, 0], [0, 1, 2, 3]],
-    "training_sets.any_sum:x": [X[0]],
     "training_sets.regular_slope:salience": [0.9],
     "training_sets.best_anchors:salience": [0.8, [0.2, 0.3]],
-    "training_sets.best_anchors:values": [VALUES[None]],
     "training_sets.reweighted:factors": [[1, -0.5], [0, 0], [0.5], 0.5],
-    "support.jacobian_rank:rtol": [1.0],
-    "support.audit:slots": [spoilt(SLOTS), SLOTS * 1j, SLOTS[0, 0, 0]],
     "support.audit:partners": [
         spoilt(TUPLES, at=-1), lambda i: spoilt(TUPLES[i], at=-1), TUPLES[:, :, ::-1],
         lambda i: (SLOTS[i][None], np.zeros((2, 4, 3)))],
     "support.audit:where": [WHERE & np.array([[True], [False]]), WHERE[:, :3], WHERE.T],
     "support.coverage:sizes": [(1,)],
     "support.coverage:kinds": [["continuous"]],
-    "support.latents.space:p": [LATENTS[0], LATENTS[:, :1]],
     "support.latents.space:kinds": [
         ["periodic"], ["periodic", "ordinal"], [("periodic", 0.0), None]],
     "support.identification.identify:latents_P": [LATENTS[:, :1]],
@@ -668,45 +643,31 @@ INVALID = {
     "support.identification.identify:composition": [lambda s: 1.0, lambda s: 0 * s[0]],
     "factor_tables.held:p": [[[0, 2]]],
     "factor_tables.held:q": [[[0, -1]]],
-    "factor_tables.held:sizes": [(2, 2, 2)],
     "factor_tables.grid:sizes": [(2, 0), (2, 2.5), (), (10**6,) * 4],
-    "support.certificate.jumps:stops": [LATENTS[:1]],
     "support.audit_latents:sizes": [(2,)],
     "support.audit_latents:components": [(), (np.sin, lambda z: z[:1])],
     "support.audit_latents:tested": [[0, 10], [0.5], [True] * 10],
     "support.audit_support:partners": [[TUPLES]],
     "support.audit_support:where": [[WHERE], WHERE[0, 0]],
     "support.jacobians.blocks:points": [(spoilt(SLOTS), SLOTS), (SLOTS, SLOTS[:1])],
-    "support.jacobians.triangular:matrices": [np.ones(3)],
-    "support.jacobians.singular_values:matrices": [np.ones(3)],
     "support.certificate.certificate:latents": [np.zeros((3, 2), int), LATENTS[:1]],
     "support.certificate.certificate:kinds": [["continuous"], ["categorical"] * 2],
     "support.certificate.certificate:support": [PASSED._replace(components=())],
     "support.certificate.certificate:truth": [lambda z: 0 * z + NAN],
-    "support.certificate.jacobian_errors:latents": [LATENTS[0]],
-    "support.certificate.jacobian_errors:dims": [(2,), (-1,)],
     "support.certificate.jacobian_errors:truth": [jnp.round],  # no derivative anywhere
-    "support.design.design:slots": [spoilt(SLOTS)],
-    "support.design.design:candidates": [spoilt(TUPLES[0])],
-    "contrasts.jacobians:x": [np.ones((4, 3), int)],
-    "contrasts.compositional_contrast:jacobians": [JAC[:0]],
     "contrasts.block_contrast:n_parts": [3, 2.0],
-    "contrasts.hessian_l0:hessians": [HESS[:0], HESS.T],
     "ntk.empirical:x1": [{"a": INPUTS, "b": INPUTS[:2]}],
     "ntk.empirical:x2": [np.ones((2, 1, 3))],
     "ntk.empirical:params": [W * 1j],
     "ntk.empirical:f": [lambda w, x: x @ w * 1j, lambda w, x: (x @ w).astype(int)],
     "ntk.empirical:devices": [[]],
-    "ntk.jacobian:params": [W * 1j],
     "ntk.linearised.kernel_vector_product:v": [
         TARGETS.T, np.ones(8), np.ones((4, 2, 1)), np.ones((3, 2))],
     "ntk.linearised.kernel_vector_product:x2": [np.ones((4, 1, 3))],
     "ntk.ntk_regression:y_train": [TARGETS.T, np.ones(8)],
     "ntk.ntk_regression:form": ["per_output", "mean_trace"],
     "ntk.drift:before": [0 * K],
-    "ntk.drift:after": [K[:, :1]],
     "ntk.alignment:a": [0 * K],
-    "ntk.alignment:b": [np.ones((2, 8))],
     "ntk.target_alignment:kernel": [spoilt(K), K[:3], K + np.triu(np.ones((4, 4)), 1)],
     "ntk.target_alignment:y": [Y[None], 0 * Y],
     "ntk.plan.plan:devices": [[]],
@@ -720,87 +681,38 @@ INVALID = {
     "ntk.layers.run:leaves": [[]],
     "ntk.layers.run:nudges": [[], [np.zeros((1, 1))]],
     "ntk.layers.cotangent:d": [np.ones((3, 2, 1))],
-    "wide.relu_mlp:x1": [LATENTS[:, :0], LATENTS[0]],
-    "wide.relu_mlp:x2": [LATENTS[:2, :1]],
-    "stats.median_and_interval:values": [[[1.0]]],
     "stats.mean_and_interval:values": [[], 1.0],
-    "stats.mean_and_error:values": [[], 1.0, [1j, 2]],
-    "landscape.guess_and_check:bands": [[[0.1, NAN]], [0.1, 0.5], [[0.1, 0.2, 0.5]]],
     "landscape.guess_and_check:batch": [3],
-    "landscape.metropolis:bands": [[[0.1, NAN]], 0.5, [[0.0, 0.1]]],
-    "landscape.metropolis:scale": [1.5],
-    "stats.sign_flip_test:values": [COLUMN],
     "stats.sign_flip_test:clusters": [[0, 1, 2], [0] * 4],
     "stats.largest_share:failures": [3],
-    "stats.kendall_tau_b:strata": [["a", "b"]],
     "stats.bootstrap:columns": [[], [[]], [[1, 2], [1, 2, 3]], [[1, NAN, 2]]],
-    "stats.jackknife:values": [1.0],
-    "factorization.binary:z1": [X[:, :1]],
-    "factorization.factorised:z1": [X[0]],
-    "factorization.additive:ly": [np.inf],
-    "factorization.metric:activations": [GRID[0], GRID[:1]],
-    "factorization.metric:where": [HELD_OUT.T],
-    "factorization.schmidt_values:kernel": [PRODUCT[:4]],
     "factorization.operator_schmidt:kernel": [np.triu(PRODUCT), 0 * PRODUCT],
-    "factorization.two_way:activations": [GRID[..., :0]],
-    "factorization.additive_part:activations": [GRID[..., 0]],
-    "factorization.additive_share:where": [HELD_OUT[:, :2]],
-    "factorization.selective_share:level": [0.3],
-    "factorization.explained:account": [GRID[..., :1]],
-    "factorization.shared_sum:is_train": [HELD_OUT.T],
-    "factorization.isolated:train_codes": [CODES[:, :4], CODES[:0]],
-    "factorization.isolated:split": [6],
-    "factorization.superposition:kernel": [GRID[:2]],
-    "factorization.superposition:where": [HELD_OUT.T],
-    "geometry.pullback:z": [np.ones((3, 2), int)],
-    "geometry.grid_tensor:activations": [GRID[:, :1]],
-    "geometry.volume_element:tensor": [np.ones((3, 2))],
-    "geometry.rank_map:rtol": [2.0],
-    "geometry.rank_map:z": [LATENTS[0]],
-    "geometry.probe:targets": [np.ones(4)],
-    "geometry.principal_components:activations": [CODES[:1], CODES[0]],
-    "geometry.effective_rank:activations": [CODES[:1]],
-    "geometry.effective_rank:rtol": [1.0],
     "ntk.linearised.linearised_fit:y_train": [TARGETS.T, np.ones(4)],
-    "ntk.linearised.linearised_fit:tolerance": [0.0, 5],
     "metrics.ssim:yhat": [np.ones((2, 8, 8))],
     "metrics.mse:yhat": [np.ones(4), np.ones((1, 2))],
     "dependence.parts:n": [3],
-    "dependence.parts:axis": [1],
-    "dependence.parts:shape": [(4, 0)],
-    "dependence.gradient_dependence:x": [INPUTS.astype(int)],
     "dependence.gradient_dependence:f": [
         lambda w, x: jnp.sum(x @ w), all_nan, lambda w, x: jnp.sqrt(0 * x) @ w],
     "dependence.gradient_dependence:inputs": [THIRDS[:2], 1.0 * THIRDS, 0 * THIRDS - 1],
     "dependence.gradient_dependence:outputs": [THIRDS],
-    "dependence.gradient_dependence:sizes": [(1, 0)],
     "dependence.shares:dependence": [np.ones(2), -np.ones((1, 2)), np.ones((1, 2)) * 1j],
     "dependence.information:a": [[0, 5]],
     "dependence.information:b": [[-1, 1]],
-    "dependence.information:sizes": [(2,)],
-    "dependence.conditional_information:sizes": [(2, 2)],
-    "dependence.permutation_test:y2": [[]],
-    "dependence.intervene:x": [INPUTS[:1]],
     "dependence.intervene:inputs": [THIRDS[:2], np.tile(THIRDS, (4, 1))],
     "dependence.interventional_information:f": [all_nan],
-    "dependence.interventional_information:sizes": [(2,)],
     "dependence.swap_rate:f": [all_nan],
     "dependence.swap_rate:inputs": [THIRDS[:1]],
     "dependence.confusion:yhat": [[0, 10]],
     "dependence.confusion:y": [[0, -1]],
-    "dependence.confusion:suggested": [[0, 1]],
     "landscape.distance:b": [{"v": W}, {"w": W[:1]}],
-    "landscape.barrier:n": [1],
     "landscape.barrier:b": [W[:1]],
     "landscape.matched:a": [DENSE[:1], DENSE[::-1]],
     "landscape.matched:b": [[*DENSE, (np.eye(2), np.ones(2))], [(k, c[:1]) for k, c in DENSE]],
     "landscape.cancellation:updates": [[W], [W, spoilt(W)], [W, W[:1]]],
-    "dependence.recombined:x": [INPUTS[:1]],
     "dependence.recombined:inputs": [THIRDS, BITS],
     "dependence.tangent_split:inputs": [0 * THIRDS],
     "dependence.tangent_split:residuals": [TARGETS.T],
     "dependence.early_dependence:update": [{"w": W}],
-    "dependence.early_dependence:rates": [[NAN], 0.1, []],
     "masks.restricted:several": [[], [{"w": None}], [{"w": np.ones(2)}], [{"v": W}]],
     "masks.restricted:f": [lambda p, x: x.sum(1)],
     "masks.search:family": ["magnitude"],
@@ -811,7 +723,6 @@ INVALID = {
     "masks.save:masks": [{"w": W + 0.5}, {"w": None}],
     "masks.read:path": ["nowhere.npz", __file__],
     "masks.selected:params": [{}],
-    "masks.init:s0": [[0.1, 0.2]],
     "masks.expand:masks": [{"a": W}],
     "masks.soft:s": [W * 1j],
     "masks.hard:s": [np.array(["a"])],
@@ -840,24 +751,18 @@ INVALID = {
     "stats.wald:covariance": [np.eye(3), -np.eye(2)],
     "stats.wald:contrast": [(1, 1, 0), (0, 0)],
     "stats.interaction_design:ablation": [[0, 2]],
-    "stats.wild_cluster:contrast": [(1,)],
     "stats.wild_cluster:clusters": [[1] * 4],
-    "stats.null_p:observed": [[0.1, 0.2]],
-    "stats.null_p:null": [[]],
 }
 
 # The name in a message where it is not the parameter's.
 NAMES = {
-    "latents_P": "p|P", "latents_Q": "q|Q", "form": "form|use one of",
-    "algorithm": "algorithm|use one of",
-    "additivity.additivity:yhat": "yhat|outputs",
+    "latents_P": "p|P", "latents_Q": "q|Q",
     # Complex inputs are valid if the outputs are real.
     **{f"ntk.{name}:{x}": f"{x}|outputs" for x in ("x1", "x2")
        for name in ("empirical", "linearised.kernel_vector_product")},
     "ntk.empirical:f": "outputs", "ntk.functions.single:f": "outputs",
     "ntk.layers.trace:f": "outputs",
-    "additivity.similarity_of_gram:gram": "gram|products", "kinds": "kinds|kind|period|categories",
-    "support.latents.space:p": "p|P", "training_sets.best_anchors:n_anchors": "n_anchors|anchors",
+    "kinds": "kinds|kind|period|categories",
 }
 
 # Several arguments change: (function, word that the message must hold, changes).
@@ -908,11 +813,11 @@ CALLS = [
     ("support.design.design", "pixelwise", dict(composition=mixing, component=1)),
     ("ntk.empirical", "params", dict(params=spoilt(W), f=lambda w, x: jnp.tanh(x @ w))),
     ("ntk.empirical", "params", dict(params={"w": W, "z": 1j}, f=times_w)),
-    ("ntk.ntk_regression", "x_train", dict(x_train=INPUTS[:0], y_train=TARGETS[:0])),
+    ("ntk.ntk_regression", "y_train", dict(x_train=INPUTS[:0], y_train=TARGETS[:0])),
     ("ntk.target_alignment", "kernel", dict(kernel=np.ones((4, 4, 2)), y=TARGETS)),
     ("ntk.target_alignment", "y", dict(kernel=np.ones((4, 4, 2, 2)), y=TARGETS.T)),
     ("factorization.schmidt_values", "kernel", dict(n_y=4)),
-    ("stats.kendall_tau_b", "tau", dict(x=Y[:3])),
+    ("stats.kendall_tau_b", "x", dict(x=Y[:3])),
     ("stats.share_interval", "failures", dict(successes=3)),
     ("metrics.ssim", "window", dict(y=np.ones((5, 5)), yhat=np.ones((5, 5)))),
     *[(f"metrics.{name}", "y", dict(y=TARGETS[:0], yhat=TARGETS[:0]))
@@ -947,7 +852,20 @@ def function(name):
 
 def cases(name):
     """(word that the message must hold, changes of the valid call)."""
+    specified = {
+        parameter: p.annotation
+        for parameter, p in inspect.signature(function(name)).parameters.items()
+        if isinstance(p.annotation, arguments.Argument)
+    }
+    axes = [
+        axis for a in specified.values() for axis in set(re.findall(r"[*]?[A-Za-z]\w*", a.axes))
+    ]
+    shared = {axis for axis in axes if axes.count(axis) > 1}
     for parameter, valid in SOUND[name].items():
+        if parameter in specified:
+            values = derived(specified[parameter], valid, shared)
+            yield from ((parameter, {parameter: value}) for value in values)
+            continue
         kind = KIND.get(f"{name}:{parameter}") or KIND[parameter]
         word = NAMES.get(f"{name}:{parameter}") or NAMES.get(parameter, parameter)
         yield from ((word, {parameter: value}) for value in kind(valid))
@@ -974,7 +892,7 @@ def test_invalid_arguments_raise_errors_that_name_them(name):
 
 
 # Made of other functions' results, for which no argument is wrong; checks are for the others.
-INSIDE = ("checks.", "lenses.report.", "masks.trees.")
+INSIDE = ("arguments.", "checks.", "lenses.report.", "masks.trees.")
 PLUMBING = {
     f"{module}.{name}"
     for module, names in {

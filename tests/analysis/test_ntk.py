@@ -497,7 +497,7 @@ def test_only_the_upper_triangle_is_computed(mlp, monkeypatch):
 
 def test_what_cannot_be_done_is_said(mlp):
     params, x, _ = mlp
-    with pytest.raises(ValueError, match="use one of full, per_output, trace"):
+    with pytest.raises(ValueError, match="form must be one of full, per_output, trace"):
         ntk.empirical(relu_net, params, x, form="diagonal")
     with pytest.raises(ValueError, match=r"\[n, outputs\]"):
         ntk.empirical(lambda p, x: (x, x), params, x)

@@ -140,7 +140,7 @@ def test_repeated_inputs_of_a_combination_are_averaged():
     "call, words",
     [
         (lambda: partner_share(FACTORS, FACTORS[:1]), "known combination"),
-        (lambda: additive_share(FACTORS[:, :1], A[FIRST]), "C > 1"),
+        (lambda: additive_share(FACTORS[:, :1], A[FIRST]), "C>=2"),
         (lambda: additive_share(FACTORS, A[FIRST][:-1]), "values"),
         (lambda: decodability(FACTORS, np.full((len(FIRST), 2), np.nan)), "features"),
     ],

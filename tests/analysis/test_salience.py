@@ -229,12 +229,15 @@ def test_derivatives_through_the_layers_are_finite():
     "call, message",
     [
         (lambda: sal.kappa([0.3, 0.3]), "sum to 0.9"),
-        (lambda: sal.salience([1.0]), "2 entries or more"),
+        (lambda: sal.salience([1.0]), "entries>=2"),
         (lambda: sal.moebius(np.ones(3)), "2\\^C entries, got 3"),
         (lambda: sal.overlap_kernel(np.zeros((4, 2), int), np.zeros((4, 2), int), [0, 1]), "0..C"),
-        (lambda: sal.overlap_kernel(np.zeros(4, int), np.zeros((4, 2), int), [0, 1]), r"\[n, C\]"),
+        (
+            lambda: sal.overlap_kernel(np.zeros(4, int), np.zeros((4, 2), int), [0, 1]),
+            r"x1 must be \[n1, C\]",
+        ),
         (lambda: sal.spectrum([0, 0.2, 1], (2, 3, 4)), "kappa has 3 entries: 3 sizes"),
-        (lambda: sal.features([[0]], (1,), [0.5, -0.5]), "negative weight"),
+        (lambda: sal.features([[0]], (1,), [0.5, -0.5]), "weights must be 0 or more"),
     ],
 )
 def test_bad_input_is_named(call, message):

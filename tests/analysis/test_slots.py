@@ -55,7 +55,7 @@ def test_slots_of_other_images_and_mixed_slots_score_low():
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="same n and K, got shapes"):
+    with pytest.raises(ValueError, match="n = 3 as in slots"):
         slots.fit(np.zeros((3, 2, 1)), np.zeros((3, 1, 1)))
     with pytest.raises(ValueError, match="slots"):
         slots.fit(np.full((3, 2, 1), np.nan), np.zeros((3, 2, 1)))

@@ -392,7 +392,7 @@ def test_many_points_are_taken_in_blocks(monkeypatch):
 def test_precision_and_non_finite_jacobians_are_named():
     with pytest.raises(ValueError, match="rtol=1e-10 needs float64, but the Jacobian is float32"):
         support.jacobian_rank(jnp.eye(3, dtype=jnp.float32), rtol=1e-10, atol=0.0)
-    with pytest.raises(ValueError, match=r"matrices \[..., rows, columns\]"):
+    with pytest.raises(ValueError, match=r"jacobians must be"):
         support.jacobian_rank(jnp.ones(3), rtol=1e-5, atol=0.0)
     tuples = np.zeros((1, 1, 2, 2, 3))
 
@@ -406,7 +406,7 @@ def test_precision_and_non_finite_jacobians_are_named():
         support.audit(lambda slots: jnp.sqrt(slots[0]), tuples[:, 0, 0], 0, tuples)
     with pytest.raises(ValueError, match="without an empty axis"):
         support.coverage(np.zeros((0, 2)), np.zeros((3, 2)))
-    with pytest.raises(ValueError, match="pass the same columns"):
+    with pytest.raises(ValueError, match="D = 1 as in p"):
         support.coverage(np.zeros((3, 1)), np.zeros((3, 2)))
 
 
@@ -414,10 +414,10 @@ def test_precision_and_non_finite_jacobians_are_named():
     "options, message",
     [
         ({"component": 2}, "slots 0 to 1"),
-        ({"condition": "weak"}, "unknown condition 'weak'"),
+        ({"condition": "weak"}, "condition must be one of sum"),
         ({"condition": "relaxed"}, "pass unseen"),
         ({"slots": np.zeros((3, 4, 4, 3))}, "partners is for 2 values, slots holds 3"),
-        ({"slots": np.zeros((0, 4, 4, 3))}, "no values to test"),
+        ({"slots": np.zeros((0, 4, 4, 3))}, "without an empty axis"),
         ({"slots": np.zeros((2, 5, 5, 3))}, r"partners are \[m, points, slots, ...\]"),
         ({"pixelwise": False, "where": np.ones((2, 4, 4), bool)}, "only pixelwise=True"),
     ],

@@ -177,7 +177,7 @@ def test_the_leak_goes_with_the_full_conjunctions():
     [
         (lambda: sets.greedy(kernel(0.3), Y[:-1], 3), "targets"),
         (lambda: sets.greedy(kernel(0.3), Y, 26), "n must be 1 to 25"),
-        (lambda: sets.greedy(kernel(0.3), Y, 2, goal="speed"), "unknown goal"),
+        (lambda: sets.greedy(kernel(0.3), Y, 2, goal="speed"), "goal must be one of"),
         (lambda: sets.best_anchors(0.3, VALUES, 4), "n_anchors must be 1 to 3"),
     ],
 )

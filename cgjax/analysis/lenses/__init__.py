@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks, dependence, effects, factorization, ntk, support
+from cgjax.analysis.arguments import checked, finite, finite_tree, flag, function, mask, whole
 from cgjax.analysis.effects import combined
 from cgjax.analysis.lenses import report
 from cgjax.analysis.lenses.memorization import Slopes, slopes
@@ -93,12 +94,13 @@ class Lenses(NamedTuple):
         return None if draw is None else draw(self)
 
 
+@checked
 def look(
-    f: Callable,
-    params,
-    x,
-    factors,
-    is_train,
+    f: function,
+    params: finite_tree,
+    x: finite("n ..."),
+    factors: whole("n C>=2"),
+    is_train: mask("n"),
     select: Where | None = None,
     *,
     labels=None,
@@ -112,14 +114,14 @@ def look(
     outputs=None,
     names: Sequence[str] = (),
     n_steps: int = N_STEPS,
-    verbose: bool = True,
+    verbose: flag = True,
 ) -> Lenses:
     """Every lens that the arguments define; the others are None with a reason.
 
     f: x [n, ...] -> outputs [n, ...], each input independently; differentiable in params.
     params: any tree. Of linen's variables only "params" is differentiated, of nnx only `nnx.Param`;
         batch statistics, counters and keys are constants.
-    factors: whole numbers [n, C], the combination of each input. is_train: bool [n].
+    factors: the combination of each input. is_train: whether it is in the training set.
     select: the weights to mask, as in `masks.selected`, for example "kernel".
     labels: classes of each input: integers [n] for outputs [n, classes], [n, heads] for outputs
         [n, heads, classes]; 0 or 1 for outputs of the same shape, whose sign is the answer.
@@ -139,11 +141,10 @@ def look(
     Cost: linear in n. The tangent kernel is computed between combinations; masks need n_steps
     passes of all inputs for each factor (`Subnetworks.n_passes`).
     """
-    x, factors, is_train = _checked(x, factors, is_train)
+    x, factors, is_train = _arrays(x, factors, is_train)
     names = _names(names, factors.shape[1])
     if (composition is None) != (not len(components)):
         raise ValueError("composition and components go together: give both, or neither")
-    checks.flag("verbose", verbose)
     select = _weights(params, select)
     progress = say if verbose else lambda text: None
     progress(f"look: outputs of {len(x)} inputs")
@@ -186,27 +187,15 @@ def look(
 # --- arguments ------------------------------------------------------------------------------------
 
 
-def _checked(x, factors, is_train):
+def _arrays(x, factors, is_train):
     """x as an array, factors as integers [n, C], is_train as bool [n]."""
-    checks.combinations("factors", factors)
-    factors = np.asarray(factors).astype(int)
-    n, n_factors = factors.shape
-    if n_factors < 2:
-        raise ValueError("factors has one column: combinations need two factors or more, [n, C]")
+    x, factors, is_train = jnp.asarray(x), np.asarray(factors).astype(int), np.asarray(is_train)
     constant = np.flatnonzero(np.ptp(factors, axis=0) == 0)
     if len(constant):
         value = factors[0, constant[0]]
         raise ValueError(
             f"factors: column {constant[0]} never varies, it is {value} everywhere: leave it out"
         )
-    x = jnp.asarray(checks.real("x", x))
-    if x.shape[:1] != (n,):
-        raise ValueError(f"x is inputs [n, ...] for {n} rows of factors, got shape {x.shape}")
-    checks.finite(x=x)
-    if np.shape(is_train) != (n,):
-        raise ValueError(f"is_train is bool [{n}] as factors, got shape {np.shape(is_train)}")
-    checks.mask("is_train", is_train, (n,))
-    is_train = np.asarray(is_train)
     if is_train.all():
         raise ValueError("is_train is True everywhere: no combination is held out")
     combinations, share = combined(factors, is_train)
@@ -224,9 +213,6 @@ def _names(names, n):
 
 def _outputs(f, params, x):
     """f(params, x) [n, ...] in float64, after checks that every lens needs."""
-    if not callable(f):
-        raise ValueError(f"f is a function of params and x, got {type(f).__name__}")
-    checks.finite_leaves(params=params)
     yhat = jax.jit(f)(params, x)
     if not hasattr(yhat, "shape") or yhat.shape[:1] != (len(x),) or yhat.size == 0:
         shape = getattr(yhat, "shape", type(yhat).__name__)

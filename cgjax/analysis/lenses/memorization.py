@@ -14,7 +14,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import additivity, checks, machines, salience
+from cgjax.analysis import additivity, machines, salience
+from cgjax.analysis.arguments import checked, finite, mask, number, optional, symmetric, whole
 from cgjax.analysis.effects import additive_fit, combined
 
 # Random outputs, whose additivity is the baseline for the model's.
@@ -47,40 +48,33 @@ class Slopes(NamedTuple):
     rounding: float  # relative, of the kernel's entries
 
 
+@checked
 def slopes(
-    gram: np.ndarray | None,
-    factors: np.ndarray,
-    outputs: np.ndarray,
-    is_train: np.ndarray,
-    targets: np.ndarray | None = None,
-    rounding: float = 0.0,
+    gram: optional(symmetric("n n")),
+    factors: whole("n C"),
+    outputs: finite("n D"),
+    is_train: mask("n"),
+    targets: finite("n D") = None,
+    rounding: number("[0, 1]") = 0.0,
 ) -> Slopes:
     """Slopes, additivity and salience of a model with a kernel, such as its tangent kernel.
 
-    gram: [n, n] between samples; None: only the model is scored. factors: integers [n, C].
-    outputs: [n, D], the model's. is_train: bool [n], equal for all samples of a combination.
-    targets: [n, D]. Without targets the machine is fitted to the model's outputs on training
-    combinations, and the reference is their additive continuation a_1(z_1) + ... + a_C(z_C), for
-    the combinations where they determine it. rounding: relative, of the computation of gram, if it
-    is larger than that of its dtype; machines are penalised by it.
+    gram: between samples; None: only the model is scored. outputs: the model's. is_train: equal
+    for all samples of a combination. Without targets the machine is fitted to the model's outputs
+    on training combinations, and the reference is their additive continuation a_1(z_1) + ... +
+    a_C(z_C), for the combinations where they determine it. rounding: relative, of the computation
+    of gram, if it is larger than that of its dtype; machines are penalised by it.
     """
-    checks.bounded("rounding", rounding, 0, 1)
-    checks.mask("is_train", is_train, np.shape(factors)[:1])
-    combinations, outputs = combined(factors, outputs, "outputs")
+    combinations, outputs = combined(factors, outputs)
     _, trained = combined(factors, is_train)
     is_train = trained > 0.5
     if np.any(trained % 1):
         raise ValueError("is_train is True for some samples of a combination, not for all of them")
     if is_train.all():
         raise ValueError("is_train is True everywhere: no combination is held out")
-    if outputs.ndim != 2:
-        raise ValueError(f"outputs are [n, D], got {outputs.ndim} axes")
-    fitted = outputs if targets is None else combined(factors, targets, "targets")[1]
-    if fitted.shape != outputs.shape:
-        raise ValueError(f"targets are [n, {outputs.shape[1]}] as outputs, got {np.shape(targets)}")
+    fitted = outputs if targets is None else combined(factors, targets)[1]
     reasons = {}
     if gram is not None:
-        checks.symmetric("gram", gram)
         rounding = max(rounding, float(jnp.finfo(np.asarray(gram).dtype).eps))
     machine = _machines(gram, factors, fitted, is_train, rounding, reasons)
     reference, is_judged = _reference(combinations, fitted, is_train, targets is not None)
@@ -107,12 +101,12 @@ def slopes(
     )
 
 
-def slope(y: np.ndarray, f: np.ndarray) -> float:
-    """Of the least-squares line through (y, f), both [n] or [n, D]; outputs around their means."""
-    checks.finite(y=y, f=f)
+@checked
+def slope(y: finite("n *shape"), f: finite("n *shape")) -> float:
+    """Of the least-squares line through (y, f); outputs around their means."""
     y, f = (np.asarray(a, np.float64) for a in (y, f))
-    if y.shape != f.shape or y.ndim not in (1, 2) or not _varies(y):
-        raise ValueError(f"y and f are [n] or [n, D], and y varies: got {y.shape} and {f.shape}")
+    if not _varies(y):
+        raise ValueError("y is constant: it has no slope")
     centred = y - y.mean(axis=0)
     return float(np.sum(centred * f) / np.sum(centred**2))
 

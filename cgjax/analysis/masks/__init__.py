@@ -35,6 +35,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, choice, finite, finite_tree, flag, integer, number
 from cgjax.analysis.masks import trees
 from cgjax.core.logging import write_arrays
 
@@ -42,7 +43,6 @@ Tree = Any  # of arrays, like the parameters, None where a leaf is not masked
 Where = str | Callable[[str], bool]
 
 PER = ("weight", "unit")
-SCOPES = ("leaf", "global")
 HOW = ("zero", "mean", "random")
 
 
@@ -69,15 +69,12 @@ def selected(params: Tree, where: Where) -> dict:
     return leaves
 
 
-def init(params: Tree, where: Where, s0: float, per: str = "weight") -> Tree:
+@checked
+def init(params: Tree, where: Where, s0: finite(""), per: choice(*PER) = "weight") -> Tree:
     """Scores s0 in float32 for the selected leaves; None for the others.
 
-    per: "weight", or "unit" for one score per output, the last axis of a leaf: [1, ..., n].
+    per: "unit" for one score per output, the last axis of a leaf: [1, ..., n].
     """
-    trees.one_of("per", per, PER)
-    checks.finite(s0=s0)
-    if jnp.ndim(s0):
-        raise ValueError(f"s0 must be one number, got shape {jnp.shape(s0)}: vmap over several")
     names = selected(params, where)
 
     def scores(name, leaf):
@@ -100,9 +97,9 @@ def expand(masks: Tree, params: Tree) -> Tree:
 # --- continuous sparsification --------------------------------------------------------------------
 
 
-def soft(s: Tree, beta: float) -> Tree:
+@checked
+def soft(s: Tree, beta: number("(0, inf)")) -> Tree:
     """The mask while it is learned: sigmoid(beta s)."""
-    checks.bounded("beta", beta, 0, above=True)
     return jax.tree.map(lambda leaf: _sigmoid(beta * trees.real("s", leaf)), s)
 
 
@@ -124,18 +121,16 @@ def hard(s: Tree) -> Tree:
     return jax.tree.map(lambda leaf: trees.indicator("s", leaf, jnp.greater), s)
 
 
+@checked
 def beta_schedule(
-    epoch, n_epochs: int, beta_max: float = 200.0, from_one: bool = False
+    epoch, n_epochs: integer(1), beta_max: number("(0, inf)") = 200.0, from_one: flag = False
 ) -> jax.Array:
     """Temperature of an epoch, counted from 1: beta_max^(epoch / n_epochs).
 
     By default beta rises once before the first epoch, as in the published runs. from_one: it does
     not; the first epoch has beta 1 and the last stays below beta_max.
     """
-    checks.integer("n_epochs", n_epochs, 1)
     checks.bounded("epoch", epoch, 1, n_epochs)
-    checks.bounded("beta_max", beta_max, 0, above=True)
-    checks.flag("from_one", from_one)
     return beta_max ** ((jnp.asarray(epoch) - from_one) / n_epochs)
 
 
@@ -150,9 +145,9 @@ TAU, LEFT, RIGHT = 2 / 3, -0.1, 1.1  # temperature and stretch
 EDGE = 1e-4  # uniform noise and keep rates are clipped to [EDGE, 1 - EDGE]
 
 
-def concrete_init(keep) -> jax.Array:
+@checked
+def concrete_init(keep: number("[0, 1]")) -> jax.Array:
     """The log alpha at which a weight is kept with this probability before stretching."""
-    checks.bounded("keep", keep, 0, 1)
     keep = jnp.clip(jnp.asarray(keep), EDGE, 1 - EDGE)
     return jnp.log(keep / (1 - keep))
 
@@ -192,16 +187,18 @@ def concrete_hard(log_alpha: Tree) -> Tree:
 # --- magnitude ------------------------------------------------------------------------------------
 
 
+@checked
 def magnitude(
-    params: Tree, where: Where, keep: float, scope: str = "leaf", signed: bool = False
+    params: Tree,
+    where: Where,
+    keep: number("[0, 1]"),
+    scope: choice("leaf", "global") = "leaf",
+    signed: flag = False,
 ) -> Tree:
     """Mask of the largest |w|, a share `keep` of each leaf or of all together (scope "global").
 
     signed: the largest w, as in one published library; for comparison.
     """
-    trees.one_of("scope", scope, SCOPES)
-    checks.bounded("keep", keep, 0, 1)
-    checks.flag("signed", signed)
     names = selected(params, where)
     checks.finite_leaves(params=names)
     sizes = jax.tree.map(lambda w: (w if signed else jnp.abs(w)).astype(jnp.float32), names)
@@ -227,15 +224,15 @@ def invert(masks: Tree) -> Tree:
     return jax.tree.map(lambda m: 1 - trees.real("masks", m), masks)
 
 
+@checked
 def ablate(
-    params: Tree, masks: Tree, how: str = "zero", key: jax.Array | None = None, on=None
+    params: Tree, masks: Tree, how: choice(*HOW) = "zero", key: jax.Array | None = None, on=None
 ) -> Tree:
     """The network without its subnetwork: w * (1 - m).
 
     how: what replaces removed weights. "zero"; "mean": the mean of the weights that the same unit
     loses, so that its sum of weights stays; "random": fresh weights, drawn by `key`.
     """
-    trees.one_of("how", how, HOW)
     if how == "zero":
         return apply(params, invert(masks), on)
     if how == "mean":
@@ -424,22 +421,19 @@ class Search(NamedTuple):
     kept: jax.Array  # the share that the masks keep
 
 
+@checked
 def learn(
     loss: Callable,
-    s: Tree,
-    n_steps: int,
-    lr: float,
-    per_epoch: int = 1,
-    beta_max: float = 200.0,
+    s: finite_tree,
+    n_steps: integer(1),
+    lr: number("(0, inf)"),
+    per_epoch: integer(1) = 1,
+    beta_max: number("(0, inf)") = 200.0,
 ) -> tuple[Tree, jax.Array]:
     """Adam on scores while beta rises once an epoch: (scores, losses [n_steps]).
 
     loss: (scores, step, beta) -> number. The last epoch has beta_max, as in `beta_schedule`.
     """
-    checks.integer("n_steps", n_steps, 1)
-    checks.bounded("lr", lr, 0, above=True)
-    checks.integer("per_epoch", per_epoch, 1)
-    checks.finite_leaves(s=s)
     tx, n_epochs = optax.adam(lr), -(-n_steps // per_epoch)
 
     def step(state, i):
@@ -453,19 +447,20 @@ def learn(
     return s, losses
 
 
+@checked
 def search(
     f: Callable,
-    params: Tree,
+    params: finite_tree,
     loss: Callable,
     batches,
     where: Where = "kernel",
     *,
-    epochs: int = 90,
+    epochs: integer(1) = 90,
     s0: float = 0.05,
-    lr: float = 1e-2,
-    penalty: float = 1e-8,
-    family: str = "continuous_sparsification",
-    beta_max: float = 200.0,
+    lr: number("(0, inf)") = 1e-2,
+    penalty: number("[0, inf)") = 1e-8,
+    family: choice(*FAMILIES) = "continuous_sparsification",
+    beta_max: number("(0, inf)") = 200.0,
     key: jax.Array | None = None,
 ) -> Search:
     """A mask with which f has a low loss; the weights stay as they are.
@@ -488,12 +483,9 @@ def search(
     >>> masks.ablate(params, part.masks)["kernel"].tolist()  # the second part is left
     [[0.0, 2.0]]
     """
-    trees.one_of("family", family, tuple(FAMILIES))
     kind = FAMILIES[family]
     if not kind.learns:
         raise ValueError(f"family: {family} has nothing to learn; call masks.{family}")
-    checks.integer("epochs", epochs, 1)
-    checks.bounded("penalty", penalty, 0)
     batches = list(batches)
     if not batches:
         raise ValueError("batches is empty: pass at least one pair (x, y)")
@@ -501,14 +493,12 @@ def search(
     is_pair = [isinstance(batch, (tuple, list)) and len(batch) == 2 for batch in batches]
     if not all(is_pair) or any(shape != shapes[0] for shape in shapes):
         raise ValueError("batches must be pairs (x, y) that all have the same shapes")
-    checks.finite_leaves(params=params, batches=batches)
+    checks.finite_leaves(batches=batches)
     data = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
     outputs = jax.eval_shape(f, params, batches[0][0])
     if (shape := jax.eval_shape(loss, outputs, batches[0][1]).shape) != ():
         raise ValueError(f"loss must return one number, got shape {shape}")
     key = jax.random.key(0) if key is None else key
-    checks.bounded("lr", lr, 0, above=True)
-    checks.bounded("beta_max", beta_max, 0, above=True)
     # Functions are keys of the cache of compiled programs; other callables may not be hashable.
     f, loss = (fn if inspect.isfunction(fn) else functools.partial(fn) for fn in (f, loss))
     s = kind.init(params, where, s0)

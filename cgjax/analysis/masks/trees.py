@@ -158,12 +158,6 @@ def binary(name, masks):
     return jax.tree.map(check, masks)
 
 
-def one_of(name, value, choices):
-    """Checks that the value is one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}: got {value!r}")
-
-
 def same_network(name, several):
     """The masks, after a check that they are two or more hard masks of the same shapes."""
     if len(several) < 2:

@@ -23,6 +23,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from cgjax.analysis import checks, machines
+from cgjax.analysis.arguments import checked, finite, finite_tree, number, real
 from cgjax.analysis.ntk import functions, layers
 from cgjax.analysis.ntk import plan as ntk_plan
 from cgjax.analysis.ntk.linearised import is_of, kernel_vector_product, linearised_fit
@@ -90,9 +91,9 @@ def empirical(
     return checks.finite_result(kernel, params=params, x1=x1, x2=x2)
 
 
-def jacobian(f: Callable, params, x, precision: str = "highest") -> Any:
+@checked
+def jacobian(f: Callable, params: finite_tree, x: finite_tree, precision: str = "highest") -> Any:
     """Per-sample Jacobians: params' tree, leaves [n, outputs, *leaf]; None for constant leaves."""
-    checks.finite_leaves(params=params, x=x)
     checks.samples(x=x)
     return _jacobian(f, params, x, precision=precision)
 
@@ -111,8 +112,15 @@ def _jacobian(f, params, x, *, precision):
 # --- scores of kernels ----------------------------------------------------------------------------
 
 
+@checked
 def ntk_regression(
-    f: Callable, params, x_train, y_train, x_test, penalty: float | None = None, **options
+    f: Callable,
+    params: finite_tree,
+    x_train: finite_tree,
+    y_train: finite(),
+    x_test: finite_tree,
+    penalty: number("[0, inf)") = None,
+    **options,
 ) -> jax.Array:
     """f linearised at params and trained to convergence: f0 + K_test K_train^+ (y - f0).
 
@@ -120,11 +128,7 @@ def ntk_regression(
     regression; by default 0 in float64, and otherwise eps * trace(K_train), the size of zero
     eigenvalues after rounding. options: those of `empirical`.
     """
-    checks.finite_leaves(params=params, x_train=x_train, x_test=x_test)
-    checks.finite(y_train=y_train)
     checks.samples(x_train=x_train, x_test=x_test)
-    if penalty is not None:
-        checks.bounded("penalty", penalty, 0)
     f_train, f_test = (f(params, x) for x in (x_train, x_test))
     if not is_of(np.shape(y_train), f_train.shape):
         raise ValueError(f"y_train is {np.shape(y_train)}, but f gives {f_train.shape}")
@@ -152,31 +156,29 @@ def _matrix(kernel):
     return kernel.transpose(0, 2, 1, 3).reshape(n1 * o, n2 * o)
 
 
-def drift(before: jax.Array, after: jax.Array) -> jax.Array:
+@checked
+def drift(before: real("*shape"), after: real("*shape")) -> jax.Array:
     """Relative change of a kernel: Frobenius norm of the change over that of `before`."""
-    _check_pair(before=before, after=after)
     distance = jnp.linalg.norm((after - before).ravel()) / jnp.linalg.norm(before.ravel())
     return _scored(distance, before=before, after=after)
 
 
-def alignment(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Cosine between two kernels of one shape: 1 if they differ only by a positive factor."""
-    _check_pair(a=a, b=b)
-    cosine = _cosine(a, b)
-    return _scored(cosine, a=a, b=b)
+@checked
+def alignment(a: real("*shape"), b: real("*shape")) -> jax.Array:
+    """Cosine between two kernels: 1 if they differ only by a positive factor."""
+    return _scored(_cosine(a, b), a=a, b=b)
 
 
-def target_alignment(kernel: jax.Array, y: jax.Array) -> jax.Array:
+@checked
+def target_alignment(kernel: real(), y: real()) -> jax.Array:
     """Cosine between a kernel, [n, n] or [n, n, o, o], and y y^T; y [n, o], or [n].
 
     For [n, n] the target kernel is y_i . y_j; for [n, n, o, o] it is y_ia y_jb.
     """
-    checks.real("kernel", kernel)
     if kernel.ndim not in (2, 4):
         raise ValueError(f"kernel is [n, n] or [n, n, o, o], got {kernel.shape}")
     matrix = _matrix(kernel)
     checks.symmetric("kernel", matrix)
-    y = checks.real("y", y)
     is_whole = kernel.ndim == 2 or y.size == len(matrix)
     if y.shape[:1] != kernel.shape[:1] or y.ndim > 2 or not is_whole:
         raise ValueError(f"y is [n] or [n, o] for a kernel {kernel.shape}, got {y.shape}")
@@ -190,12 +192,6 @@ def target_alignment(kernel: jax.Array, y: jax.Array) -> jax.Array:
 def _cosine(a, b):
     a, b = a.ravel(), b.ravel()
     return jnp.vdot(a, b, precision="highest") / (jnp.linalg.norm(a) * jnp.linalg.norm(b))
-
-
-def _check_pair(**given):
-    shapes = [checks.real(name, kernel).shape for name, kernel in given.items()]
-    if shapes[0] != shapes[1]:
-        raise ValueError(f"{' and '.join(given)} need one shape, got {shapes[0]} and {shapes[1]}")
 
 
 def _scored(score, **given):

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, finite, finite_tree, integer, number
 from cgjax.analysis.ntk import functions
 
 TOLERANCE = 1e-3
@@ -23,16 +24,15 @@ MOST_ITERATIONS = 500
 _dot = functools.partial(jnp.vdot, precision="highest")
 
 
+@checked
 def kernel_vector_product(
-    f: Callable, params, x1, x2, v, batch: int | None = None, precision: str = "highest"
+    f: Callable, params, x1, x2, v, batch: integer(1) = None, precision: str = "highest"
 ) -> jax.Array:
     """sum_jb Theta(x1, x2)_ijab v_jb without the kernel: [n1, outputs] from v [n2, outputs].
 
     x2 None: x1. v may be [n2] if f has one output. batch: samples at a time, if all at once need
     too much memory.
     """
-    if batch is not None:
-        checks.integer("batch", batch, 1)
     v = checks.real("v", v)
     product = _kernel_vector_product(f, params, x1, x2, v, batch=batch, precision=precision)
     return checks.finite_result(product, params=params, x1=x1, x2=x2, v=v)
@@ -102,15 +102,16 @@ class LinearisedFit(NamedTuple):
     converged: bool  # whether the residual reached the tolerance
 
 
+@checked
 def linearised_fit(
     f: Callable,
-    params,
-    x_train,
-    y_train,
-    x_test,
-    tolerance: float = TOLERANCE,
-    most_iterations: int = MOST_ITERATIONS,
-    batch: int | None = None,
+    params: finite_tree,
+    x_train: finite_tree,
+    y_train: finite(),
+    x_test: finite_tree,
+    tolerance: number("(0, 1)") = TOLERANCE,
+    most_iterations: integer(1) = MOST_ITERATIONS,
+    batch: integer(1) = None,
     precision: str = "highest",
 ) -> LinearisedFit:
     """f linearised at params and fitted to y_train [n, outputs] by conjugate gradients.
@@ -120,12 +121,6 @@ def linearised_fit(
     An early stop omits the directions that training learns last. batch: inputs at a time, as in
     `ntk.kernel_vector_product`. All results have the dtype of params.
     """
-    checks.finite_leaves(params=params, x_train=x_train, x_test=x_test)
-    checks.finite(y_train=y_train)
-    checks.bounded("tolerance", tolerance, 0, np.nextafter(1, 0), above=True)
-    checks.integer("most_iterations", most_iterations, 1)
-    if batch is not None:
-        checks.integer("batch", batch, 1)
     checks.samples(x_train=x_train, x_test=x_test)
     out = jax.eval_shape(f, params, x_train)
     flat = (out.shape[0], out.size // out.shape[0])

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, choice, integer, number, optional
 from cgjax.analysis.ntk import functions, layers
 
 FORMS = ("full", "per_output", "trace", "mean_trace", "mean_output")
@@ -187,15 +188,16 @@ def kernel_bytes(sizes: Facts, n1: int, n2: int | None, form: str) -> int:
     return sizes.itemsize * n1 * (n2 or n1) * _values_per_pair(sizes, form)
 
 
+@checked
 def choose(
     sizes: Facts,
-    n1: int,
-    n2: int | None,
-    form: str,
-    algorithm: str,
-    memory: float,
-    n_devices: int,
-    tile: int | None = None,
+    n1: integer(1),
+    n2: optional(integer(1)),
+    form: choice(*FORMS),
+    algorithm: choice("auto", *ALGORITHMS),
+    memory: number("(0, inf)"),
+    n_devices: integer(1),
+    tile: integer(1) = None,
     insist: bool = False,
     precision: str = "highest",
     platform: str = "cpu",
@@ -209,14 +211,6 @@ def choose(
     the caller needs.
     """
     tile = max(n1, n2 or 0) if inside else tile
-    for given, known in ((form, FORMS), (algorithm, ("auto", *ALGORITHMS))):
-        if given not in known:
-            raise ValueError(f"unknown '{given}': use one of {', '.join(known)}")
-    counts = {"n1": n1, "n2": n2, "tile": tile, "n_devices": n_devices}
-    for name, count in counts.items():
-        if count is not None:
-            checks.integer(name, count, 1)
-    checks.bounded("memory", memory, 0, above=True)
     kernel = kernel_bytes(sizes, n1, n2, form)
     if kernel > memory and not inside:
         smaller = kernel_bytes(sizes, n1, n2, "mean_trace")

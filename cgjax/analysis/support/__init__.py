@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, choice, finite, number
 from cgjax.analysis.support import jacobians, latents
 from cgjax.analysis.support.identification import (
     LENGTH,
@@ -41,6 +42,7 @@ __all__ = [
     "jacobian_rank",
 ]
 
+CONDITIONS = ("sum", "stack", "relaxed")
 CHECKED = 4  # values at which a composition is tried for mixing positions
 
 
@@ -73,16 +75,15 @@ class SupportAudit(NamedTuple):
     unmeasured: tuple = ()  # conditions that were not measured
 
 
-def jacobian_rank(jacobians: jax.Array, rtol: float, atol: float) -> tuple[jax.Array, jax.Array]:
-    """Ranks [...] and singular values [..., min(rows, columns)] of matrices [..., rows, columns].
+@checked
+def jacobian_rank(
+    jacobians: finite("... rows>=0 columns>=0"), rtol: number("[0, 1)"), atol: number("[0, inf)")
+) -> tuple[jax.Array, jax.Array]:
+    """Ranks [...] and singular values [..., min(rows, columns)] of matrices.
 
     Counts the singular values above max(rtol * the matrix's largest, atol).
     """
-    checks.tolerances(rtol, atol)
-    checks.finite(jacobians=jacobians)
     jacobians = jnp.asarray(jacobians)
-    if jacobians.ndim < 2:
-        raise ValueError(f"jacobians are matrices [..., rows, columns], got {jacobians.shape}")
     if not jnp.issubdtype(jacobians.dtype, jnp.floating):
         jacobians = jacobians.astype(float)
     _check_precision(jacobians, rtol, atol)
@@ -91,16 +92,17 @@ def jacobian_rank(jacobians: jax.Array, rtol: float, atol: float) -> tuple[jax.A
     return jnp.sum(sigma > jnp.maximum(rtol * largest, atol), axis=-1), sigma
 
 
+@checked
 def audit(
     composition: Callable,
-    slots: jax.Array,
+    slots: finite("m ..."),
     component: int,
     partners: jax.Array | Callable,
     pixelwise: bool = True,
-    rtol: float = 1e-5,
-    atol: float = 1e-3,
+    rtol: number("[0, 1)") = 1e-5,
+    atol: number("[0, inf)") = 1e-3,
     where: jax.Array | None = None,
-    condition: str = "sum",
+    condition: choice(*CONDITIONS) = "sum",
     unseen: jax.Array | Callable | None = None,
 ) -> Audit:
     """Whether each value of one component is identified by the points P' it is seen in.
@@ -123,18 +125,16 @@ def audit(
     >>> float(audit(lambda slots: slots[0] + slots[1], images, 0, scenes).share)
     1.0
     """
-    checks.tolerances(rtol, atol)
-    checks.finite(slots=slots)
     slots = np.asarray(slots)
     check_arguments(slots, partners, where, pixelwise, condition, unseen)
     rows = []
     # Rank is a question about small numbers: float64, whatever the arrays are.
     with jax.enable_x64(True):
         n_checked = min(CHECKED, len(slots))
-        checked = set(np.linspace(0, len(slots) - 1, n_checked).astype(int)) if pixelwise else ()
+        tried = set(np.linspace(0, len(slots) - 1, n_checked).astype(int)) if pixelwise else ()
         for i in range(len(slots)):
             points = slot_points("partners", partners, i, component, slots[i])
-            if i in checked:
+            if i in tried:
                 jacobians.check_pixelwise(composition, points, component)
             judged = slice(None) if where is None else np.asarray(where[i], bool).ravel()
             others = None
@@ -313,17 +313,23 @@ def audit_latents(
     return audit_support(composition, slots, scenes(p), reach, answer, **options)
 
 
+@checked
 def coverage(
-    p, q, sizes=None, columns=None, kinds=None, length: float = LENGTH, names=()
+    p: finite("n D"),
+    q: finite("m D"),
+    sizes=None,
+    columns=None,
+    kinds=None,
+    length: number("[0, inf)") = LENGTH,
+    names=(),
 ) -> Coverage:
-    """Compositional support of latents p [n, D] with respect to q [m, D].
+    """Compositional support of latents p with respect to q.
 
     sizes, columns: latents of each component; without both, each latent by itself. A value of Q
     counts as reached within the radius of `latents.coverage`.
     """
     space = latents.space(p, q, kinds)
     p, q = (np.asarray(rows, np.float64) for rows in (p, q))
-    checks.bounded("length", length, 0)
     if columns is None:
         sizes = sizes or (1,) * q.shape[1]
         columns = latent_columns(sizes, q.shape[1], sizes)
@@ -407,7 +413,6 @@ def _collect(rows, shape, pixelwise, condition):
 # --- slot tuples of P' and Q as callers give them: [m, p, K, ...], or a function of the index -----
 
 
-CONDITIONS = ("sum", "stack", "relaxed")
 _SAME = 1e-3  # how far the component's own slot in P' may be from the value that is tested
 
 
@@ -439,10 +444,8 @@ def slot_points(name, given, i, component, value) -> list:
 
 def check_arguments(slots, partners, where, pixelwise, condition, unseen) -> None:
     """Raises ValueError unless there are values to test, of forms that fit their tuples."""
-    if slots.ndim < 1 + pixelwise or slots.size == 0:
-        raise ValueError(f"no values to test: slots is empty or no [m, ...]: {slots.shape}")
-    if condition not in CONDITIONS:
-        raise ValueError(f"unknown condition '{condition}': one of {', '.join(CONDITIONS)}")
+    if slots.ndim < 1 + pixelwise:
+        raise ValueError(f"slots must be [m, ..., channels], got shape {slots.shape}")
     if condition == "relaxed" and unseen is None:
         raise ValueError("the relaxed condition compares P' with Q: pass unseen, tuples of Q")
     if where is not None:

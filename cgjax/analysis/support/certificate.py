@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, finite, floating, indices, number
 from cgjax.analysis.stats import largest_share
 from cgjax.analysis.support import SupportAudit
 from cgjax.analysis.support import latents as spaces
@@ -50,18 +50,19 @@ class Certificate(NamedTuple):
     verdict: str
 
 
+@checked
 def certificate(
     support: SupportAudit,
     truth: Callable,
     model: Callable,
-    latents: jax.Array,
+    latents: floating("n D"),
     composition: Callable | None = None,
     components: Sequence[Callable] = (),
     true_composition: Callable | None = None,
     sizes: Sequence[int] | None = None,
     kinds: Sequence | None = None,
-    fit_limit: float = 0.1,
-    jacobian_limit: float = 0.1,
+    fit_limit: number("[0, inf)") = 0.1,
+    jacobian_limit: number("[0, inf)") = 0.1,
 ) -> Certificate:
     """Whether samples are consistent with every premise of the theorem; otherwise what fails.
 
@@ -74,11 +75,9 @@ def certificate(
     mean square of f's deviation from its mean and of df/dz.
     A4 is a technicality of the proof that training never grants: it is named, not tested.
     """
-    checks.bounded("fit_limit", fit_limit, 0)
-    checks.bounded("jacobian_limit", jacobian_limit, 0)
     if not support.components:
         raise ValueError("support audits no component: make it with `audit_support`")
-    latents = _points(latents)
+    latents = jnp.asarray(latents)
     space = spaces.space(latents, latents, kinds)
     dims = _smooth_latents(space, np.asarray(latents))
     true, fitted = (
@@ -142,10 +141,10 @@ def _form(model, composition, components, true_composition, sizes, latents, devi
     return premises
 
 
-def jacobian_errors(truth, model, latents, dims) -> np.ndarray:
+@checked
+def jacobian_errors(truth, model, latents: floating("n D"), dims: indices("D")) -> np.ndarray:
     """|df/dz - dfhat/dz| at every point, relative to the root mean square of |df/dz|: [n]."""
-    latents, wrong, size = _points(latents), [], []
-    checks.indices("dims", dims, latents.shape[1])
+    latents, wrong, size = jnp.asarray(latents), [], []
     for start in range(0, len(latents), CHUNK):
         chunk = latents[start : start + CHUNK]
         true, fitted = (np.asarray(_jacobian(f, chunk, dims), np.float64) for f in (truth, model))
@@ -187,19 +186,17 @@ def _smooth(truth, model, latents, dims):
     )  # fmt: skip
 
 
-def jumps(f: Callable, starts, stops) -> tuple[np.ndarray, np.ndarray]:
-    """Whether f jumps on each line from starts to stops [n, D], and what refinement leaves [n].
+@checked
+def jumps(
+    f: Callable, starts: finite("n D"), stops: finite("n D")
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether f jumps on each line from starts to stops, and what refinement leaves [n].
 
     Each line is halved HALVINGS times, and the half with the larger change of f is kept. Where f is
     Lipschitz, its change shrinks with the line; over a jump it stays. Changes of the size of
     rounding errors do not count.
     """
-    checks.finite(starts=starts, stops=stops)
-    starts, stops = (
-        np.asarray(checks.real("starts, stops", x, 2, "n, D")) for x in (starts, stops)
-    )
-    if starts.shape != stops.shape:
-        raise ValueError(f"stops have the shape of starts, got {stops.shape} for {starts.shape}")
+    starts, stops = np.asarray(starts), np.asarray(stops)
     low, high = np.asarray(f(starts)), np.asarray(f(stops))
     rounding = 64 * np.finfo(low.dtype).eps * max(np.abs(low).max(), np.abs(high).max())
     largest = change = _largest(high - low)
@@ -264,18 +261,6 @@ def _everywhere(name, errors, limit, words):
         quantiles=tuple(np.quantile(errors, QUANTILES)),
         bound=largest_share(fails, len(errors)),
     )
-
-
-def _points(latents):
-    """Latents [n, D] in floating point."""
-    checks.finite(latents=latents)
-    latents = jnp.asarray(latents)
-    if latents.ndim != 2 or not len(latents) or not jnp.issubdtype(latents.dtype, jnp.floating):
-        raise ValueError(
-            f"latents are points of P, floating point [n, D] with n > 0, got {latents.dtype} "
-            f"{latents.shape}"
-        )
-    return latents
 
 
 def _one(f):

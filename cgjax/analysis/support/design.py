@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, choice, finite, integer, number
 from cgjax.analysis.support import jacobians
 
 LARGEST = 20_000  # sets of candidates that an exact search looks at
@@ -31,16 +32,17 @@ class Design(NamedTuple):
     verdict: str
 
 
+@checked
 def design(
     composition: Callable,
-    slots: jax.Array,
-    component: int,
-    candidates: jax.Array,
-    most: int = 8,
+    slots: finite("m *slot"),
+    component: integer(0, below="K"),
+    candidates: finite("c K *slot"),
+    most: integer(1) = 8,
     pixelwise: bool = True,
-    condition: str = "sum",
-    rtol: float = 1e-5,
-    atol: float = 1e-3,
+    condition: choice("sum", "stack") = "sum",
+    rtol: number("[0, 1)") = 1e-5,
+    atol: number("[0, inf)") = 1e-3,
     where: jax.Array | None = None,
     exact: bool = False,
 ) -> Design:
@@ -49,16 +51,13 @@ def design(
     This is greedy: fewer candidates may suffice. exact: looks at every set, the small ones first,
     and returns one of the smallest in which each value has points that identify it; refused where
     there are too many sets to look at.
-    slots: m values of the component, [m, ...]. candidates: slot tuples [c, K, ...]; the entry of
+    slots: m values of the component. candidates: slot tuples; the entry of
     `component` is replaced by each value in turn, so a candidate is a plane of the support: one
     component varies, the others stay. Ties go to the larger smallest singular value.
-    condition, where, rtol, atol: as in `support.audit` ("sum" or "stack").
+    condition, where, rtol, atol: as in `support.audit`.
     """
-    checks.tolerances(rtol, atol)
-    checks.finite(slots=slots, candidates=candidates)
-    most = min(checks.integer("most", most, 1), len(candidates))
+    most = min(most, len(candidates))
     slots, candidates = np.asarray(slots), np.asarray(candidates)
-    _check(slots, component, candidates, condition)
     if where is not None:
         checks.positions(where, slots.shape, pixelwise)
     with jax.enable_x64(True):
@@ -159,18 +158,6 @@ def _score(sigma, rtol, atol, pixelwise):
     lacking = sigma <= np.maximum(rtol * largest, atol)
     lacking = lacking.any(axis=2) if pixelwise else lacking.reshape(len(sigma), -1)
     return lacking.sum(axis=1), sigma.min(axis=(1, 2), initial=np.inf)
-
-
-def _check(slots, component, candidates, condition):
-    if condition not in ("sum", "stack"):
-        raise ValueError(f"design works with the condition 'sum' or 'stack', not '{condition}'")
-    if len(slots) == 0 or len(candidates) == 0:
-        raise ValueError("design needs at least one value (slots) and one candidate")
-    if candidates.ndim < 3:
-        raise ValueError(f"candidates must be slot tuples [c, K, ...], got {candidates.shape}")
-    checks.integer("component", component, 0, candidates.shape[1] - 1)
-    if candidates.shape[2:] != slots.shape[1:]:
-        raise ValueError(f"values are {slots.shape[1:]}, candidates' slots {candidates.shape[2:]}")
 
 
 def _answer(chosen, sigma_min, n_failing, share, n_candidates, exact):

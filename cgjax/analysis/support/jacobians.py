@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, finite
 
 SMALL = 8  # columns up to which orthogonalising by hand beats one LAPACK call per block
 CHUNK = 128  # columns of a dense Jacobian computed at once
@@ -124,10 +125,12 @@ def _reach(composition, points, component):
 
 # --- matrices by the thousand ---------------------------------------------------------------------
 
+MATRICES = finite("... rows>=0 M")
 
-def triangular(matrices: jax.Array) -> jax.Array:
+
+@checked
+def triangular(matrices: MATRICES) -> jax.Array:
     """R [..., M, M] with R'R = A'A for A [..., rows, M]: all that matters of stacked Jacobians."""
-    _check_matrices(matrices)
     if matrices.shape[-1] > SMALL:
         r = jnp.linalg.qr(matrices, mode="r")
         pad = [(0, 0)] * (r.ndim - 2) + [(0, r.shape[-1] - r.shape[-2]), (0, 0)]
@@ -147,23 +150,17 @@ def triangular(matrices: jax.Array) -> jax.Array:
     return jnp.stack(rows, axis=-2)
 
 
-def singular_values(matrices: jax.Array) -> jax.Array:
+@checked
+def singular_values(matrices: MATRICES) -> jax.Array:
     """Singular values [..., M], descending; with fewer rows than M the surplus ones are zero."""
-    _check_matrices(matrices)
     return _surplus(jnp.linalg.svd(matrices, compute_uv=False), matrices)
 
 
-def spectrum(matrices: jax.Array) -> tuple[jax.Array, jax.Array]:
+@checked
+def spectrum(matrices: MATRICES) -> tuple[jax.Array, jax.Array]:
     """`singular_values`, and all right singular vectors as columns [..., M, M]."""
-    _check_matrices(matrices)
     _, sigma, vectors = jnp.linalg.svd(matrices, full_matrices=True)
     return _surplus(sigma, matrices), jnp.swapaxes(vectors, -2, -1)
-
-
-def _check_matrices(matrices):
-    checks.finite(matrices=matrices)
-    if matrices.ndim < 2:
-        raise ValueError(f"matrices are [..., rows, columns], got shape {matrices.shape}")
 
 
 def _surplus(sigma, matrices):

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.linalg
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, finite
 
 KINDS = ("continuous", "periodic", "categorical")
 LEVELS = 64  # different whole numbers up to which a column counts as categories
@@ -34,19 +35,17 @@ class Space(NamedTuple):
         return rows / self.units
 
 
-def space(p, q, kinds: Sequence | None = None) -> Space:
-    """The space of samples p [n, D] and q [m, D].
+@checked
+def space(p: finite("n D"), q: finite("m D"), kinds: Sequence | None = None) -> Space:
+    """The space of samples of P and Q.
 
     kinds: one entry per latent, of KINDS or None (detected); `("periodic", 24.0)` names a period.
     Detected: whole numbers with at most LEVELS different values are categories, other latents are
     continuous. Whole numbers with more values are *ambiguous*: they may be numbered categories.
     The unit of a continuous latent is its 5-to-95 % range on q, divided by 0.9.
     """
-    checks.finite(p=p, q=q)
-    p, q = (np.asarray(checks.real(name, x, 2, "n, D")) for name, x in (("p", p), ("q", q)))
+    p, q = np.asarray(p), np.asarray(q)
     n_latents = q.shape[1]
-    if p.shape[1] != n_latents:
-        raise ValueError(f"P has {p.shape[1]} latents, Q has {n_latents}: pass the same columns")
     kinds = [None] * n_latents if kinds is None else list(kinds)
     if len(kinds) != n_latents:
         raise ValueError(f"kinds names {len(kinds)} latents of {n_latents}: one entry for each")
