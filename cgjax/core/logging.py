@@ -1,12 +1,14 @@
 """Output of a run: the progress line, metrics.jsonl, and the arrays of evaluations (npz)."""
 
 import contextlib
+import contextvars
 import json
 import logging
 import math
 import os
 import pathlib
 import sys
+import threading
 import time
 import zipfile
 import zlib
@@ -30,8 +32,11 @@ def say(text: str) -> None:
 
 
 def passing(text: str) -> None:
-    """Prints a short line that the next one overwrites; on a terminal only."""
-    if sys.stdout.isatty():
+    """Prints a short line that the next one overwrites; on a terminal, from the main thread only.
+
+    Lines of another thread would break the progress line.
+    """
+    if sys.stdout.isatty() and threading.current_thread() is threading.main_thread():
         print(f"{text[:60]}\x1b[K", end="\r", flush=True)
 
 
@@ -187,29 +192,46 @@ class Progress:
             say(self.line())
 
 
-@contextlib.contextmanager
-def compiling():
-    """Prints "compiling…" before and the seconds after: a silent compilation looks like a hang.
+_events = contextvars.ContextVar("events", default=None)
 
-    After the seconds: how many of the programs came from the cache on disk.
+
+@contextlib.contextmanager
+def cache_events():
+    """The list that receives what the cache of compiled programs reports within the block.
+
+    Programs that other threads compile are not in it, unless they run in a copy of the context.
     """
     import jax  # here: a refused command prints with this module, and needs no JAX
 
     events = []
+    _events.set(events)
 
     def note(event, **_):
-        events.append(event.removeprefix("/jax/compilation_cache/"))
+        if _events.get() is events:
+            events.append(event.removeprefix("/jax/compilation_cache/"))
 
-    print("compiling… ", end="", flush=True)
-    started = time.monotonic()
     jax.monitoring.register_event_listener(note)
     try:
-        yield
+        yield events
+    finally:
+        jax.monitoring.unregister_event_listener(note)
+
+
+@contextlib.contextmanager
+def compiling():
+    """Prints "compiling…" before and the seconds after: a silent compilation looks like a hang.
+
+    After the seconds: how many of the programs came from the cache on disk. The block gets the list
+    of `cache_events`, to which it adds those of programs that were compiled before it.
+    """
+    print("compiling… ", end="", flush=True)
+    started = time.monotonic()
+    try:
+        with cache_events() as events:
+            yield events
     except BaseException:
         print("failed", flush=True)
         raise
-    finally:
-        jax.monitoring.unregister_event_listener(note)
     seconds, hits = f"{time.monotonic() - started:.1f} s", events.count("cache_hits")
     n_programs = events.count("compile_requests_use_cache")
     say(seconds + (f", {hits} of {n_programs} programs from the cache" if hits else ""))
