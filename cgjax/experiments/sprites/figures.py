@@ -379,11 +379,8 @@ def draw_parts(arrays, folder):
 
 def draw_together(arrays, results, folder):
     """The figures that compare models, and the table."""
-    figures, rows = (
-        (draw_motivation, draw_heatmap, draw_history, beyond.draw_curves),
-        by_part(results),
-    )
-    paths = sum((figure(arrays, folder) for figure in figures), [])
+    figures = (draw_motivation, draw_heatmap, draw_history, beyond.draw_curves)
+    paths, rows = sum((figure(arrays, folder) for figure in figures), []), by_part(results)
     return paths + (write_tables(rows, folder, tuple(rows)) if rows else [])
 
 
