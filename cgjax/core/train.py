@@ -109,7 +109,7 @@ def train_shares(members: "list[Share]", ahead=None) -> State:
     if first.saved is None or len(members) > 1:
         for share in members:  # after tracing, so that a faulty experiment leaves no files behind
             checkpoint.begin(share.folder.parent, share.group, len(members) - 1)
-    progress = Progress(total, experiment.headline[0] if experiment.headline else "")
+    progress = Progress(total, experiment.headline[0] if experiment.headline else "", name)
 
     def score(state, step):
         state, (scalars, arrays) = evaluate(state, data)

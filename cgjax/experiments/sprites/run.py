@@ -66,15 +66,17 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     """Trains every model kind of the config on one training set: (metrics, arrays, extra)."""
     if "encoder" in config.model:
         return unsupervised.run(config, pathlib.Path(workdir), figures)
-    # This thread compiles and draws while the main thread makes data and trains.
-    background = concurrent.futures.ThreadPoolExecutor(1)
+    # `background` compiles and draws while the main thread makes data and trains. On a CPU, where a
+    # training step of one model does not occupy all cores, `trainers` train the other models.
+    background, trainers = (concurrent.futures.ThreadPoolExecutor(n) for n in (1, 3))
     try:
-        return _run(config, pathlib.Path(workdir), figures, background)
+        return _run(config, pathlib.Path(workdir), figures, background, trainers)
     finally:
         background.shutdown(cancel_futures=True)
+        trainers.shutdown(cancel_futures=True)
 
 
-def _run(config, workdir: pathlib.Path, figures: bool, background) -> tuple[dict, dict, dict]:
+def _run(config, workdir: pathlib.Path, figures: bool, background, trainers) -> tuple:
     built = {kind: models.build(config, kind) for kind in config.model.kinds}
     painters = {kind: panels.Painter(config, model) for kind, model in built.items()}
     ahead, levels, drawings, results, figure_arrays, extra = {}, {}, [], {}, {}, {}
@@ -93,10 +95,15 @@ def _run(config, workdir: pathlib.Path, figures: bool, background) -> tuple[dict
     folder = workdir / "figures" if figures else None
     if figures:
         before = background.submit(_draw_before_training, config, supports, verdict, folder)
+
+    def fit(kind):
+        trained = experiment(config, built[kind], data)
+        return train.fit(trained, config, part(config, workdir, kind)[0], kind, ahead.get(kind))
+
+    others = {kind: trainers.submit(fit, kind) for kind in list(built)[1:] if kind in ahead}
     for kind, model in built.items():
-        model_folder, prefix = part(config, workdir, kind)
-        trained = experiment(config, model, data)
-        state, history = train.fit(trained, config, model_folder, kind, ahead.get(kind))
+        state, history = others[kind].result() if kind in others else fit(kind)
+        prefix = part(config, workdir, kind)[1]
         params = models.join(state.params, state.extra)
         results |= _results(config, history, prefix, kind)
         if kind != "monolithic" and config.eval.recovery:
