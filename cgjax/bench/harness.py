@@ -16,7 +16,7 @@ import jax
 import rich.console
 import rich.table
 
-from cgjax.core import program, train
+from cgjax.core import program
 from cgjax.core.logging import passing
 
 
@@ -93,7 +93,7 @@ def step_call(experiment: program.Experiment, config, steps: int) -> Callable:
     set_up = program.SetUp(experiment, config)
     current = {"state": set_up.init()}
     data = set_up.data()
-    rows = train.Plan(experiment, set_up.keys, steps, set_up.place).rows(0)
+    rows = set_up.plan.rows(0)
     call = set_up.compile_call(current["state"], data, rows)
 
     def train_call():

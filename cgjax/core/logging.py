@@ -1,12 +1,14 @@
 """Output of a run: the progress line, metrics.jsonl, and the arrays of evaluations (npz)."""
 
 import contextlib
+import contextvars
 import json
 import logging
 import math
 import os
 import pathlib
 import sys
+import threading
 import time
 import zipfile
 import zlib
@@ -29,9 +31,14 @@ def say(text: str) -> None:
     print(text, end="\x1b[K\n" if sys.stdout.isatty() else "\n", flush=True)
 
 
+def in_main_thread() -> bool:
+    """Only the main thread writes parts of lines: those of two threads would mix."""
+    return threading.current_thread() is threading.main_thread()
+
+
 def passing(text: str) -> None:
     """Prints a short line that the next one overwrites; on a terminal only."""
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and in_main_thread():
         print(f"{text[:60]}\x1b[K", end="\r", flush=True)
 
 
@@ -145,15 +152,19 @@ def _plain(value):
 
 
 class Progress:
-    """The progress line: live on a terminal, else a plain line at most every `every_s` seconds."""
+    """The progress line: live on a terminal, else a plain line at most every `every_s` seconds.
 
-    def __init__(self, total: int, headline: str, every_s: float = 15.0):
+    Outside the main thread it is plain and starts with `name`, that of the part.
+    """
+
+    def __init__(self, total: int, headline: str, name: str = "", every_s: float = 15.0):
         self.total, self.headline, self.every_s = total, headline, every_s
+        self.name = "" if in_main_thread() or not name else f"{name}: "
         self.score = float("nan")
         self.started = self.first_step = None
         self.last_time, self.head, self.tail, self.last_line = 0.0, "", "", ""
         self.live = None
-        if sys.stdout.isatty():
+        if sys.stdout.isatty() and in_main_thread():
             self.live = rich.live.Live(console=rich.console.Console(), auto_refresh=False)
             self.live.start()
 
@@ -162,7 +173,7 @@ class Progress:
         if self.started is None:
             self.started, self.first_step = now, step
         rate = (step - self.first_step) / (now - self.started) if step > self.first_step else 0.0
-        head, tail = f"step {step:,}/{self.total:,}  loss {loss:.2e}", ""
+        head, tail = f"{self.name}step {step:,}/{self.total:,}  loss {loss:.2e}", ""
         if rate:
             eta = int((self.total - step) / rate)
             speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2f}"
@@ -187,29 +198,50 @@ class Progress:
             say(self.line())
 
 
-@contextlib.contextmanager
-def compiling():
-    """Prints "compiling…" before and the seconds after: a silent compilation looks like a hang.
+_events = contextvars.ContextVar("events", default=None)
 
-    After the seconds: how many of the programs came from the cache on disk.
+
+@contextlib.contextmanager
+def cache_events():
+    """The list that receives what the cache of compiled programs reports within the block.
+
+    Programs that other threads compile are not in it, unless they run in a copy of the context.
     """
     import jax  # here: a refused command prints with this module, and needs no JAX
 
     events = []
+    _events.set(events)
 
     def note(event, **_):
-        events.append(event.removeprefix("/jax/compilation_cache/"))
+        if _events.get() is events:
+            events.append(event.removeprefix("/jax/compilation_cache/"))
 
-    print("compiling… ", end="", flush=True)
-    started = time.monotonic()
     jax.monitoring.register_event_listener(note)
     try:
-        yield
+        yield events
+    finally:
+        jax.monitoring.unregister_event_listener(note)
+
+
+@contextlib.contextmanager
+def compiling():
+    """Prints "compiling…" before and the seconds after: a silent compilation looks like a hang.
+
+    After the seconds: how many of the programs came from the cache on disk. The block gets the list
+    of `cache_events`, to which it adds those of programs that were compiled before it. Outside the
+    main thread nothing is printed.
+    """
+    if not in_main_thread():
+        yield []
+        return
+    print("compiling… ", end="", flush=True)
+    started = time.monotonic()
+    try:
+        with cache_events() as events:
+            yield events
     except BaseException:
         print("failed", flush=True)
         raise
-    finally:
-        jax.monitoring.unregister_event_listener(note)
     seconds, hits = f"{time.monotonic() - started:.1f} s", events.count("cache_hits")
     n_programs = events.count("compile_requests_use_cache")
     say(seconds + (f", {hits} of {n_programs} programs from the cache" if hits else ""))

@@ -5,6 +5,7 @@ data rows of each call, `Due` the steps at which to evaluate and to save.
 """
 
 import concurrent.futures
+import contextvars
 import functools
 import math
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ import optax
 from cgjax.core import checkpoint, contract, parallel, rng, tree
 from cgjax.core.contract import Experiment
 from cgjax.core.errors import BadInput
+from cgjax.core.logging import cache_events
 
 SMALL = 4096  # leaves with at most this many numbers per replica are packed into one array
 
@@ -122,13 +124,19 @@ class SetUp:
         # Replicas share the step, so that schedules that branch on it need no select under vmap.
         self.axes = jax.tree.map(lambda _: 0, self.shapes)._replace(step=None)
         self.data_axis = 0 if experiment.own_data else None
-
-    def init(self) -> State:
         # On a CPU, full optimisation makes the compilation of random draws four times slower.
         options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
-        options = self.options(options)
-        jitted = jax.jit(self.init_fn, out_shardings=self.shardings, compiler_options=options)
-        return jitted(self.keys, self.replicas)
+        self.jitted_init = jax.jit(
+            self.init_fn, out_shardings=self.shardings, compiler_options=self.options(options)
+        )
+        self.programs, self.cache_events = None, []
+
+    @functools.cached_property
+    def plan(self) -> "Plan":
+        return Plan(self.experiment, self.keys, self.config.train.steps_per_call, self.place)
+
+    def init(self) -> State:
+        return self.jitted_init(self.keys, self.replicas)
 
     def options(self, usual: dict | None) -> dict | None:
         """The compiler options of a program, `usual` except in smoke runs on a CPU.
@@ -244,18 +252,30 @@ class SetUp:
         return self._bound(lowered.compile(self.options(self.experiment.compiler_options)))
 
     def compile_both(self, state, data, rows):
-        """The function of `compile_call`, and one of evaluation; compiled side by side.
+        """The function of `compile_call`, and one of evaluation; compiled once, side by side.
 
         Evaluation: state, data -> (state, (scalars, arrays)).
         """
-        call, evaluate = self.lowered_call(state, data, rows), self.lowered_evaluate(state, data)
-        with concurrent.futures.ThreadPoolExecutor() as threads:  # XLA compiles without the GIL
-            compiled = threads.submit(evaluate.compile, self.options(None))
-            call = call.compile(self.options(self.experiment.compiler_options))
-            return self._bound(call), self._bound(compiled.result())
+        if self.programs is None:
+            call = self.lowered_call(state, data, rows)
+            evaluate = self.lowered_evaluate(state, data)
+            with concurrent.futures.ThreadPoolExecutor() as threads:  # XLA compiles without the GIL
+                context = contextvars.copy_context()
+                other = threads.submit(context.run, evaluate.compile, self.options(None))
+                call = call.compile(self.options(self.experiment.compiler_options))
+                self.programs = self._bound(call), self._bound(other.result())
+        return self.programs
 
     def _bound(self, compiled):
         return lambda *arguments: compiled(*arguments, self.keys, self.replicas)
+
+
+def compiled_ahead(experiment: Experiment, config) -> SetUp:
+    """A set-up with compiled programs; zeros of the same shapes can stand for `experiment.data`."""
+    set_up = SetUp(experiment, config)
+    with cache_events() as set_up.cache_events:
+        set_up.compile_both(set_up.init(), set_up.data(), set_up.plan.rows(0))
+    return set_up
 
 
 def in_turn(batched_fn, at_once: int, state, data, data_axis, *arguments):

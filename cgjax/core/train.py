@@ -5,6 +5,7 @@ of all replicas inside one compiled `lax.scan`; the host does no work per step. 
 needs is a function of (seed, step), so a run that is killed and restarted repeats the same steps.
 """
 
+import contextlib
 import logging
 import pathlib
 import time
@@ -16,19 +17,20 @@ import numpy as np
 from cgjax.core import checkpoint, hosts, parallel, signals, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
 from cgjax.core.logging import Metrics, Progress, compiling, counted, keep_arrays, say
-from cgjax.core.program import Due, Experiment, Plan, SetUp, State, running
+from cgjax.core.program import Due, Experiment, SetUp, State, running
 from cgjax.core.replicas import replica_names
 from cgjax.core.workdir import access_to
 
 log = logging.getLogger("cgjax")
 
 
-def fit(experiment: Experiment, config, workdir, name: str = "") -> tuple[State, dict]:
+def fit(experiment: Experiment, config, workdir, name: str = "", ahead=None) -> tuple[State, dict]:
     """Trains every replica to `config.train.steps`; resumes from the workdir's checkpoints.
 
     Returns the final state and the history: `{"step": [n], "loss": [n, R], ..., "eval": {...}}`.
     If replicas are added to a finished run, only the new ones are trained; the old ones are read
     from their checkpoints. Any subset of a finished group can be requested, in any order.
+    ahead: a future of `program.compiled_ahead` of the same experiment; used if all replicas train.
     """
     workdir = pathlib.Path(workdir)
     names = replica_names(experiment)
@@ -39,7 +41,8 @@ def fit(experiment: Experiment, config, workdir, name: str = "") -> tuple[State,
         part = experiment._replace(replicas=tree.take(experiment.replicas, rows))
         if experiment.own_data:
             part = part._replace(data=tree.take(experiment.data, rows))
-        state, history = _fit_group(part, config, workdir, name, group, wanted)
+        usable = ahead if wanted == names else None
+        state, history = _fit_group(part, config, workdir, name, group, wanted, usable)
         states.append(state)
         histories.append(history)
         order.append(rows)
@@ -51,7 +54,7 @@ def initial(experiment: Experiment, config) -> State:
     return parallel.to_own(SetUp(experiment, config).init())
 
 
-def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, wanted: list[str]):
+def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, wanted, ahead):
     share = Share(experiment, config, workdir, name, group, wanted)
     if not share.is_trained():
         if len(wanted) < len(group.replicas):
@@ -61,25 +64,31 @@ def _fit_group(experiment, config, workdir: pathlib.Path, name: str, group, want
             )
         train = access_to(workdir).train
         if train is None:
-            state = train_shares([share])
+            state = train_shares([share], ahead)
             return parallel.to_own(state), share.history()
         train(share)
         share = Share(experiment, config, workdir, name, group, wanted)
     return share.read(SetUp(experiment, config).abstract_state())
 
 
-def train_shares(members: "list[Share]") -> State:
+def train_shares(members: "list[Share]", ahead=None) -> State:
     """Trains the shares of one program, which must all be at the same step.
 
     A share ends as it would if it were trained alone: at the last step, when all its replicas are
     done, or when all of them are non-finite (this sets its `error`). Raises Diverged only if an
-    error leaves no share to train.
+    error leaves no share to train. ahead: as in `fit`.
     """
     first, step = members[0], members[0].step
     config, name = first.config, first.name
     total, per_call, every = config.train.steps, config.train.steps_per_call, config.train.log_every
-    experiment = side_by_side(members)
-    due, set_up = Due(config), SetUp(experiment, config)
+    experiment, due = side_by_side(members), Due(config)
+    if ahead:
+        with compiling() as events:
+            set_up = ahead.result()
+            events += set_up.cache_events
+        set_up.experiment = set_up.experiment._replace(data=experiment.data)
+    else:
+        set_up = SetUp(experiment, config)
     if first.saved is not None:
         state = restored(members, set_up.abstract_state())
     for share in members:
@@ -94,13 +103,13 @@ def train_shares(members: "list[Share]") -> State:
 
     if experiment.plan is None:
         parallel.warn_of_repeats(set_up.place)
-    data, plan = set_up.data(), Plan(experiment, set_up.keys, per_call, set_up.place)
-    with compiling():
+    data, plan = set_up.data(), set_up.plan
+    with contextlib.nullcontext() if ahead else compiling():
         call, evaluate = set_up.compile_both(state, data, plan.rows(step))
     if first.saved is None or len(members) > 1:
         for share in members:  # after tracing, so that a faulty experiment leaves no files behind
             checkpoint.begin(share.folder.parent, share.group, len(members) - 1)
-    progress = Progress(total, experiment.headline[0] if experiment.headline else "")
+    progress = Progress(total, experiment.headline[0] if experiment.headline else "", name)
 
     def score(state, step):
         state, (scalars, arrays) = evaluate(state, data)

@@ -27,7 +27,6 @@ from cgjax import experiments
 from cgjax.core import checkpoint, hosts, parallel, program, signals, train, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted, RunError, command, first_line
 from cgjax.core.logging import say
-from cgjax.core.program import Plan
 from cgjax.core.train import Share
 from cgjax.core.workdir import read_json
 from cgjax.main import parse, set_up_output
@@ -183,11 +182,10 @@ def _program_hash(share: Share) -> str:
 
 def _program_text(set_up: program.SetUp) -> str:
     """The text of all programs of a training; it is equal if only replicas and data differ."""
-    experiment, keys = set_up.experiment, set_up.keys
+    experiment, keys, plan = set_up.experiment, set_up.keys, set_up.plan
     state, shapes = set_up.abstract_state(), jax.eval_shape(lambda data: data, experiment.data)
     where = set_up.place.everywhere if set_up.data_axis is None else set_up.place.replicas
     data = checkpoint.abstract(shapes, jax.tree.map(lambda _: where, shapes))
-    plan = Plan(experiment, keys, set_up.config.train.steps_per_call, set_up.place)
     lowered = [
         jax.jit(set_up.init_fn).lower(keys, set_up.replicas),
         set_up.lowered_call(state, data, plan.rows(0)),

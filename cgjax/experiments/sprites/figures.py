@@ -14,6 +14,7 @@ from cgjax import plots
 from cgjax.core import hosts
 from cgjax.core.workdir import write_atomic
 from cgjax.experiments.sprites import beyond, scenes
+from cgjax.experiments.sprites.panels import WALKS
 from cgjax.experiments.sprites.scenes import latent_name
 from cgjax.published import PUBLISHED
 
@@ -361,19 +362,29 @@ def draw(arrays, results, folder):
     {"metric" or "part/metric": {"ours", "sd", "values", "paper", "paper_sd", ...}}; {} for none.
     """
     folder = pathlib.Path(folder)
-    figures = (draw_motivation, draw_supports, draw_heatmap, draw_pairs, draw_reconstructions)
-    figures += (draw_latents, draw_traversals, draw_history, beyond.draw_curves)
-    paths = draw_concept(folder) + sum((figure(arrays, folder) for figure in figures), [])
-    rows = by_part(results)
+    paths = draw_before_training(arrays, folder) + draw_parts(arrays, folder)
+    return paths + draw_together(arrays, results, folder)
+
+
+def draw_before_training(arrays, folder):
+    """The figures that need no model."""
+    return draw_concept(folder) + draw_supports(arrays, folder) + draw_latents(arrays, folder)
+
+
+def draw_parts(arrays, folder):
+    """The figures of single models: each can be drawn while the next model trains."""
+    figures = (draw_pairs, draw_reconstructions, draw_traversals)
+    return sum((figure(arrays, folder) for figure in figures), [])
+
+
+def draw_together(arrays, results, folder):
+    """The figures that compare models, and the table."""
+    figures = (draw_motivation, draw_heatmap, draw_history, beyond.draw_curves)
+    paths, rows = sum((figure(arrays, folder) for figure in figures), []), by_part(results)
     return paths + (write_tables(rows, folder, tuple(rows)) if rows else [])
 
 
 # --- traversals -----------------------------------------------------------------------------------
-
-
-# The walks of the first figure: within a sprite, then across sprites. All other latents are 0, so
-# that one sprite is on top of the other: a walk that moves neither shows only the front one.
-WALKS = ("0_1", "2_4", "3_4", "5_6", "0_5", "1_6", "0_9", "5_8")
 
 
 def face(images, most=7):
@@ -390,7 +401,7 @@ def _walk_label(pair):
 
 
 def draw_traversals(arrays, folder):
-    """Two latents walked over a grid, target above prediction: the pairs of WALKS, then every pair.
+    """Two latents walked over a grid, target above prediction: the pairs of WALKS, then all pairs.
 
     Reads traversal/<a>_<b>/target and traversal/<a>_<b>/<part> [g, g, h, w, 3]: latent b grows
     along the first axis (shown upward), latent a along the second (to the right).
@@ -400,7 +411,8 @@ def draw_traversals(arrays, folder):
     for part in sorted({name for _, name in available} - {"target"}):
         both = {pair for pair, _ in available if {(pair, "target"), (pair, part)} <= available}
         sheets = {"": ([pair for pair in WALKS if pair in both], 5, 4)}
-        sheets["_every_pair"] = (sorted(both), 3, 9)
+        if both - set(WALKS):
+            sheets["_every_pair"] = (sorted(both), 3, 9)
         for name, (walks, most, per_row) in sheets.items():
             if walks:
                 fig = _traversal_sheet(arrays, part, walks, most, per_row)

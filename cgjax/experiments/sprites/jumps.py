@@ -16,7 +16,7 @@ from jax.flatten_util import ravel_pytree
 
 from cgjax import config as configs
 from cgjax.analysis import stats
-from cgjax.core import optim, program, rng, train, tree
+from cgjax.core import optim, program, rng, tree
 from cgjax.experiments.sprites import models, scenes, sets
 from cgjax.experiments.sprites import run as sprites
 from cgjax.experiments.sprites.models import epoch_means, first_doubling, largest_rise, rounded
@@ -111,12 +111,11 @@ def compile_program(config, how: Implementation, steps_per_call: int, data) -> P
     if not how.concurrent:
         experiment = experiment._replace(compiler_options=None)
     set_up = program.SetUp(experiment, config)
-    plan = train.Plan(experiment, set_up.keys, steps_per_call, set_up.place)
     state, data = set_up.init(), set_up.data()
     with jax.default_matmul_precision(how.precision) if how.precision else contextlib.nullcontext():
-        call = set_up.compile_call(state, data, plan.rows(0))
+        call = set_up.compile_call(state, data, set_up.plan.rows(0))
     return Program(
-        set_up.init, lambda state, rows: call(state, data, rows), plan.rows, steps_per_call
+        set_up.init, lambda state, rows: call(state, data, rows), set_up.plan.rows, steps_per_call
     )
 
 

@@ -44,6 +44,11 @@ def join(params, scheduled: dict):
     return {**params, **scheduled} if scheduled else params
 
 
+def scenes_at_once(n: int) -> int:
+    """How many of n scenes a model draws at once: on a CPU, as many as fit into the cache."""
+    return math.gcd(n, 50) if jax.default_backend() == "cpu" else n
+
+
 def build(config, kind: str) -> Model:
     """The model `kind` with the widths, composition and precision of the config."""
     return _monolithic(config) if kind == "monolithic" else _compositional(config, kind)

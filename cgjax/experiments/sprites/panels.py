@@ -1,7 +1,6 @@
 """The arrays behind the figures: what each panel shows, computed once, stored in arrays.npz."""
 
 import itertools
-import math
 from typing import NamedTuple
 
 import jax
@@ -10,10 +9,13 @@ import numpy as np
 
 from cgjax.core import rng
 from cgjax.data import supports
-from cgjax.experiments.sprites import audits, scenes, sets
+from cgjax.experiments.sprites import audits, models, scenes, sets
 
 N_VALUES = 24  # values of z_k* behind each verdict in the figure of supports
 N_PARTNERS = 48
+# Walks along two latents, within a sprite and across sprites. All other latents are 0, so that one
+# sprite is on top of the other: a walk that moves neither shows only the front one.
+WALKS = ("0_1", "2_4", "3_4", "5_6", "0_5", "1_6", "0_9", "5_8")
 
 
 class Panel(NamedTuple):
@@ -26,46 +28,68 @@ class Panel(NamedTuple):
 
 
 def of_support(config, verdicts: dict) -> dict:
-    """Target images, latents of the support, points of other supports with their verdicts.
+    """Latents of the support and of the grid, points of supports with their verdicts.
 
     verdicts: {name: text}, of all `shown_supports`.
     """
-    data = config.data
-    key = rng.stream(jax.random.key(data.seed), "eval")
-    arrays = {"support/latents": np.asarray(sets.sample(data, key, 500))}
-    panels = _panels(config)
-    for panel, images in _split(panels, _targets(data, _latents(panels))):
-        arrays[panel.target] = images
+    key = rng.stream(jax.random.key(config.data.seed), "eval")
+    arrays = {"support/latents": np.asarray(sets.sample(config.data, key, 500))}
     arrays["grid/latents"] = np.asarray(_grid(config))
     return arrays | _supports(config, verdicts)
 
 
-def of_model(config, model, params, kind: str) -> dict:
-    """The same panels as one model draws them, and its error on the grid of scenes."""
-    arrays, panels, size = {}, _panels(config), config.data.image_size
-    shown, grid = (scenes.describe(raw, size) for raw in (_latents(panels), _grid(config)))
+class Painter:
+    """What a model draws of scenes, beside their images: one program for a batch of scenes.
 
-    # One program for all: compiling it takes longer than running it. The parameters are an
-    # argument, so that the next run finds the program in the cache.
-    @jax.jit
-    def draw(rows, params):
-        z = rows["latents"]
-        images, slots = model.predict(params, z), jnp.moveaxis(model.slots(params, z), 0, 1)
-        difference = images - sets.images(rows, config.data.composition)
-        return images, slots, jnp.mean(difference**2, axis=(1, 2, 3))
+    Compiling it takes longer than running it. The parameters are an argument, so that all seeds and
+    the next run use the same program.
+    """
 
-    n = max(len(rows["latents"]) for rows in (shown, grid))
-    batch = math.ceil(n / math.ceil(n / config.eval.batch))
-    images, slots = _map(lambda rows: draw(rows, params)[:2], shown, batch)
-    for panel, image in _split(panels, images):
-        # Enough for pictures; at full precision the many traversals make a file of 100 MB.
+    def __init__(self, config, model):
+        def paint(rows, params):
+            z = rows["latents"]
+            images, slots = model.predict(params, z), jnp.moveaxis(model.slots(params, z), 0, 1)
+            targets = sets.images(rows, config.data.composition)
+            return images, slots, targets, jnp.mean((images - targets) ** 2, axis=(1, 2, 3))
+
+        self.size, self.n_slots = config.data.image_size, config.data.n_slots
+        self.batch = models.scenes_at_once(500)
+        self.paint, self.shapes = jax.jit(paint), jax.eval_shape(model.init, jax.random.key(0))
+        self.scheduled = model.scheduled(0)
+
+    def compile(self) -> None:
+        """Compiles the program, before there are trained parameters."""
+        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self.shapes)
+        raw = jnp.zeros((self.batch, 5 * self.n_slots))
+        self(scenes.describe(raw, self.size), models.join(zeros, self.scheduled))
+
+    def __call__(self, rows: dict, params) -> tuple:
+        """Images [n, H, W, 3], slots [n, K, H, W, C], targets, mean squared errors [n]: numpy."""
+        rows = {name: np.asarray(rows[name]) for name in ("latents", "spans", "colours")}
+        n, parts = len(rows["latents"]), []
+        for start in range(0, n, self.batch):  # the last chunk is padded
+            index = np.minimum(np.arange(start, start + self.batch), n - 1)
+            parts.append(self.paint({name: rows[name][index] for name in rows}, params))
+        return tuple(np.concatenate(leaves)[:n] for leaves in zip(*parts))
+
+
+def of_model(config, painter: Painter, params, kind: str) -> dict:
+    """The panels as one model draws them, their target images, the error on the grid of scenes."""
+    arrays, panels = {}, _panels(config)
+    raw = jnp.concatenate([*(panel.raw for panel in panels), _grid(config)])
+    images, slots, targets, errors = painter(scenes.describe(raw, config.data.image_size), params)
+    ends = np.cumsum([len(panel.raw) for panel in panels])
+    arrays[f"grid/{kind}/mse"] = errors[ends[-1] :]
+    for panel, start, end in zip(panels, [0, *ends], ends):
+        image, target = (
+            x[start:end].reshape(*panel.shape, *x.shape[1:]) for x in (images, targets)
+        )
+        # Enough for pictures; at full precision the traversals make a large file.
         stored = _u8(image) if panel.target.startswith("traversal") else image.astype(np.float16)
-        arrays[panel.model.format(kind)] = stored
-    for panel, slot in _split(panels, slots):
+        arrays[panel.model.format(kind)], arrays[panel.target] = stored, _u8(target)
         if panel.target.startswith("reconstruction"):
             name = panel.model.format(kind).replace("composed", "slots")
-            arrays[name] = np.moveaxis(slot, 1, 0).astype(np.float16)
-    arrays[f"grid/{kind}/mse"] = _map(lambda rows: draw(rows, params)[2], grid, batch)
+            arrays[name] = np.moveaxis(slots[start:end], 1, 0).astype(np.float16)
     return arrays
 
 
@@ -88,7 +112,9 @@ def _panels(config) -> list[Panel]:
         raw = draw(data, jax.random.key(5), 5)
         panels.append(Panel(f"{name}/target", name + "/{}/composed", raw, (5,)))
     # Pairs of two sprites' latents are enough; five sprites have 300 pairs.
-    for a, b in itertools.combinations(range(10), 2):
+    every_pair = itertools.combinations(range(10), 2)
+    walks = every_pair if config.size == "paper" else (map(int, walk.split("_")) for walk in WALKS)
+    for a, b in walks:
         face = supports.face_grid(g, (a, b), 5 * data.n_slots)  # a varies fastest
         panels.append(Panel(f"traversal/{a}_{b}/target", f"traversal/{a}_{b}/{{}}", face, (g, g)))
     return panels
@@ -107,37 +133,8 @@ def _motivation(config) -> list[Panel]:
     return panels
 
 
-def _latents(panels):
-    return jnp.concatenate([panel.raw for panel in panels])
-
-
-def _split(panels, images):
-    """(panel, its images) with the panel's leading axes."""
-    ends = np.cumsum([len(panel.raw) for panel in panels])[:-1]
-    for panel, part in zip(panels, np.split(images, ends)):
-        yield panel, part.reshape(*panel.shape, *part.shape[1:])
-
-
-def _targets(data, raw) -> np.ndarray:
-    rows = scenes.describe(raw, data.image_size)
-    n, draw = len(raw), jax.jit(sets.images, static_argnames="composition")
-    batch = math.ceil(n / math.ceil(n / 500))
-    return _u8(_map(lambda rows: draw(rows, data.composition), rows, batch))
-
-
 def _u8(images) -> np.ndarray:
     return np.round(np.clip(np.nan_to_num(images), 0, 1) * 255).astype(np.uint8)
-
-
-def _map(fn, rows, batch: int):
-    """fn over chunks of `batch` rows, the last one padded; the results as numpy arrays."""
-    rows = jax.tree.map(np.asarray, rows)  # slicing on the host compiles nothing
-    n = len(jax.tree.leaves(rows)[0])
-    parts = []
-    for start in range(0, n, batch):
-        index = np.minimum(np.arange(start, start + batch), n - 1)
-        parts.append(fn(jax.tree.map(lambda x, i=index: x[i], rows)))
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:n], *parts)
 
 
 def _grid(config):
@@ -151,12 +148,11 @@ def _grid(config):
 
 
 def shown_supports(config) -> dict:
-    """{name: keys of a `config.data`} of the supports to show.
+    """{name: keys of a `config.data`} of the supports to show: that of the run.
 
-    With two slots: every named support, and that of the run if it has no name. The named planes are
-    for two slots, so another number of slots shows only the support of the run.
+    At size `paper`, with two slots: every named support, and that of the run if it has no name.
     """
-    if config.data.n_slots != 2:
+    if config.size != "paper" or config.data.n_slots != 2:
         return {config.data.support: config.data}
     named = {name: audits.support_data(config, **keys) for name, keys in sets.SUPPORTS.items()}
     return named | ({} if own_support(config, named) else {"this_run": config.data})

@@ -11,9 +11,15 @@ from cgjax.core import checkpoint, metrics, optim, parallel, program, train, tre
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.replicas import with_numbers
+from cgjax.core.workdir import Access, access_to
 from cgjax.data import arrays
 from cgjax.experiments.sprites import beyond, models, options, panels, scenes, sets, unsupervised
-from cgjax.experiments.sprites.figures import draw, table_markdown
+from cgjax.experiments.sprites.figures import (
+    draw_before_training,
+    draw_parts,
+    draw_together,
+    table_markdown,
+)
 from cgjax.experiments.sprites.models import recorded_curve
 from cgjax.published import PUBLISHED
 from cgjax.published import results as markdown
@@ -60,27 +66,44 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     """Trains every model kind of the config on one training set: (metrics, arrays, extra)."""
     if "encoder" in config.model:
         return unsupervised.run(config, pathlib.Path(workdir), figures)
-    # The theory's verdicts need no model: a thread computes them while models compile and train.
-    background = concurrent.futures.ThreadPoolExecutor(1)
+    # `background` compiles and draws while the main thread makes data and trains. On a CPU, where a
+    # training step of one model does not occupy all cores, `trainers` train the other models.
+    background, trainers = (concurrent.futures.ThreadPoolExecutor(n) for n in (1, 3))
     try:
-        return _run(config, pathlib.Path(workdir), figures, background)
+        return _run(config, pathlib.Path(workdir), figures, background, trainers)
     finally:
         background.shutdown(cancel_futures=True)
+        trainers.shutdown(cancel_futures=True)
 
 
-def _run(config, workdir: pathlib.Path, figures: bool, background) -> tuple[dict, dict, dict]:
-    supports = panels.shown_supports(config)
-    run_support = panels.own_support(config, supports)
-    needed = sorted(supports, key=lambda name: name != run_support) if figures else [run_support]
-    verdicts = {name: background.submit(panels.verdict, supports[name]) for name in needed}
+def _run(config, workdir: pathlib.Path, figures: bool, background, trainers) -> tuple:
+    built = {kind: models.build(config, kind) for kind in config.model.kinds}
+    painters = {kind: panels.Painter(config, model) for kind, model in built.items()}
+    ahead, levels, drawings, results, figure_arrays, extra = {}, {}, [], {}, {}, {}
+    for kind, model in built.items():
+        if _compiles_ahead(part(config, workdir, kind)[0]):
+            stand_in = experiment(config, model, sets.blank(config))
+            ahead[kind] = background.submit(program.compiled_ahead, stand_in, config)
+            if figures or kind != "monolithic":
+                background.submit(painters[kind].compile)
     data = sets.make(config)
     say(f"{config.data.n_train:,} train / {config.eval.n:,} eval scenes · {config.data.support}")
-    say("theory: " + verdicts[run_support].result())
-    results, figure_arrays, extra = {}, {}, {}
-    for kind in config.model.kinds:
-        model = models.build(config, kind)
-        folder, prefix = part(config, workdir, kind)
-        state, history = train.fit(experiment(config, model, data), config, folder, kind)
+    supports = panels.shown_supports(config)
+    run_support = panels.own_support(config, supports)
+    verdict = panels.verdict(supports[run_support])
+    say("theory: " + verdict)
+    folder = workdir / "figures" if figures else None
+    if figures:
+        before = background.submit(_draw_before_training, config, supports, verdict, folder)
+
+    def fit(kind):
+        trained = experiment(config, built[kind], data)
+        return train.fit(trained, config, part(config, workdir, kind)[0], kind, ahead.get(kind))
+
+    others = {kind: trainers.submit(fit, kind) for kind in list(built)[1:] if kind in ahead}
+    for kind, model in built.items():
+        state, history = others[kind].result() if kind in others else fit(kind)
+        prefix = part(config, workdir, kind)[1]
         params = models.join(state.params, state.extra)
         results |= _results(config, history, prefix, kind)
         if kind != "monolithic" and config.eval.recovery:
@@ -90,22 +113,57 @@ def _run(config, workdir: pathlib.Path, figures: bool, background) -> tuple[dict
         extra[kind] |= recorded_curve(history["loss"], config.train.log_every, steps_per_epoch)
         if kind != "monolithic":
             rows = tree.take(data["all"], slice(0, N_BACKGROUND))
-            hides = config.model.composition.startswith("occlude")  # depends on the colour sum
-            planes = config.data.get("planes", ()) if hides else ()
-            extra[kind] |= beyond.front_levels(model, params, rows, planes)
+            levels[kind] = background.submit(_front_levels, config, painters[kind], params, rows)
             if config.model.composition == "alpha":
                 extra[kind] |= _alpha_census(model, config)
         if figures:
-            say(f"{kind}: drawing")
-            figure_arrays |= panels.of_model(config, model, tree.take(params, 0), kind)
+            drawn = (config, painters[kind], tree.take(params, 0), kind, before, folder)
+            drawings.append(background.submit(_draw_part, *drawn))
             figure_arrays |= panels.of_history(history, kind)
             if config.eval.curve:
                 figure_arrays |= beyond.curve_arrays(config, history, workdir)
+    for kind, future in levels.items():
+        extra[kind] |= future.result()
     if figures:
-        texts = {name: future.result() for name, future in verdicts.items()}
-        figure_arrays |= panels.of_support(config, texts)
-        draw(figure_arrays, {config.row: results}, workdir / "figures")
+        say("the last figures: drawing")
+        for future in (before, *drawings):
+            figure_arrays |= future.result()
+        draw_together(figure_arrays, {config.row: results}, folder)
     return results, figure_arrays, extra
+
+
+def _compiles_ahead(folder: pathlib.Path) -> bool:
+    """Whether a model's programs are compiled while others train: only if `fit` will use them.
+
+    On a GPU the choice of kernels is timed, which needs a quiet GPU. Several hosts must start the
+    programs that they share in the same order.
+    """
+    alone = jax.default_backend() == "cpu" and jax.process_count() == 1
+    return alone and access_to(folder) == Access() and not (folder / "checkpoints").exists()
+
+
+def _draw_before_training(config, supports: dict, verdict: str, folder) -> dict:
+    """Draws what needs no model; verdict: of the run's own support. Returns the arrays."""
+    run_support = panels.own_support(config, supports)
+    others = {name: panels.verdict(supports[name]) for name in supports if name != run_support}
+    arrays = panels.of_support(config, others | {run_support: verdict})
+    draw_before_training(arrays, folder)
+    return arrays
+
+
+def _draw_part(config, painter, params, kind: str, before, folder) -> dict:
+    """Draws the figures of one model; returns their arrays."""
+    arrays = panels.of_model(config, painter, params, kind)
+    draw_parts(before.result() | arrays, folder)
+    return arrays
+
+
+def _front_levels(config, painter, params, rows: dict) -> dict:
+    hides = config.model.composition.startswith("occlude")  # depends on the colour sum
+    planes = config.data.get("planes", ()) if hides else ()
+    n_seeds = len(jax.tree.leaves(params)[0])
+    drawn = [painter(rows, tree.take(params, seed))[1][:, 0] for seed in range(n_seeds)]
+    return beyond.front_levels(drawn, rows, planes)
 
 
 def load(config, workdir: pathlib.Path, kind: str = "", step=None) -> checkpoint.Loaded:
@@ -181,34 +239,44 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
             value = loss_fn(prediction, images(batch), batch["mask"], replica["loss_weight"])
         return value, (extra, {})
 
-    def score(params, rows, by_region=False):
-        """MSE and R2 per batch, then averaged over batches; error by parts over all scenes."""
-        size = min(config.eval.batch, len(rows["latents"]))
-        chunks = jax.tree.map(lambda x: x.reshape(-1, size, *x.shape[1:]), rows)
+    def draw(params, latents):
+        size = models.scenes_at_once(len(latents))
+        if size == len(latents):
+            return model.predict(params, latents)
+        drawn = jax.lax.map(
+            lambda z: model.predict(params, z), latents.reshape(-1, size, latents.shape[1])
+        )
+        return drawn.reshape(-1, *drawn.shape[2:])
 
-        def score_chunk(chunk):
-            image = images(chunk)
-            target = image.reshape(size, -1)
-            predicted = model.predict(params, chunk["latents"])
-            prediction = predicted.reshape(target.shape)
+    def evaluate(params, extra, data, key, replica):
+        """MSE and R2 per batch, then averaged over batches; error by parts over all scenes."""
+        params, size = models.join(params, extra), min(config.eval.batch, config.eval.n)
+
+        def score(chunk):
+            image, predicted = images(chunk), draw(params, chunk["latents"])
+            target, prediction = image.reshape(size, -1), predicted.reshape(size, -1)
             return (
                 metrics.mse(target, prediction),
                 metrics.r2_variance_weighted(target, prediction),
                 jnp.max(jnp.abs(prediction)),
-                beyond.sums(image, predicted, chunk, by_region),
+                beyond.sums(image, predicted, chunk, config.eval.regions),
             )
 
-        error, r2, brightest, parts = jax.lax.map(score_chunk, chunks)
-        return jnp.mean(error), jnp.mean(r2), jnp.max(brightest), beyond.scores(parts)
-
-    def evaluate(params, extra, data, key, replica):
-        params = models.join(params, extra)
-        mse_id, r2_id, *_ = score(params, data["id"])
-        mse_all, r2_all, brightest, parts = score(params, data["all"], config.eval.regions)
+        # One loop over the batches of both sets, so that the model is compiled once.
+        chunks = jax.tree.map(
+            lambda *sets: jnp.concatenate(sets).reshape(-1, size, *sets[0].shape[1:]),
+            data["id"],
+            data["all"],
+        )
+        scores = jax.lax.map(score, chunks)
+        (mse_id, r2_id, *_), (mse_all, r2_all, brightest, parts) = (
+            jax.tree.map(lambda leaf, i=i: jnp.split(leaf, 2)[i], scores) for i in range(2)
+        )
         scalars = {"mse_id": mse_id, "mse_all": mse_all, "r2_id": r2_id, "r2_all": r2_all}
-        scalars |= parts | models.sharpness(params)
+        scalars = {name: jnp.mean(values) for name, values in scalars.items()}
+        scalars |= beyond.scores(parts) | models.sharpness(params)
         # Dead alphas end in an all-black output.
-        return {**scalars, "collapsed": (brightest <= 1e-6).astype(jnp.float32)}, {}
+        return {**scalars, "collapsed": (jnp.max(brightest) <= 1e-6).astype(jnp.float32)}, {}
 
     end = rates.schedule_end or config.train.steps
 

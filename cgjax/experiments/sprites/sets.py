@@ -46,21 +46,37 @@ def make(config) -> dict:
     """`{"train", "id", "all"}`, each `{"latents", "spans", "colours"}`: a few bytes per image row.
 
     With the random support "id" and "all" are the same scenes, as in the paper. If the support has
-    gaps, "all" also has `in_gap`: which of its scenes lie in a gap.
+    gaps, these two also have `in_gap`: which of their scenes lie in a gap.
     """
     data = config.data
     key = rng.stream(jax.random.key(data.seed), "data")
     train_key, id_key, all_key = jax.random.split(key, 3)
-    raw = sample_everywhere(data, all_key, config.eval.n)
-    everything = scenes.describe(raw, data.image_size)
-    familiar = everything
-    if data.support != "random":
-        familiar = scenes.describe(sample(data, id_key, config.eval.n), data.image_size)
-    return {
-        "train": scenes.describe(sample(data, train_key, data.n_train), data.image_size),
-        "id": familiar,
-        "all": everything | ({"in_gap": in_gap(data, raw)} if has_gaps(data) else {}),
+    everything = sample_everywhere(data, all_key, config.eval.n)
+    familiar = everything if data.support == "random" else sample(data, id_key, config.eval.n)
+    return described(config, sample(data, train_key, data.n_train), familiar, everything)
+
+
+def described(config, train, familiar, everything) -> dict:
+    """The sets of `make` from raw latents [n, 5 K]; it can be traced."""
+    data = config.data
+    sets = {
+        name: scenes.describe(raw, data.image_size)
+        for name, raw in (("train", train), ("id", familiar), ("all", everything))
     }
+    if has_gaps(data):
+        sets["id"]["in_gap"], sets["all"]["in_gap"] = (
+            in_gap(data, familiar),
+            in_gap(data, everything),
+        )
+    return sets
+
+
+def blank(config) -> dict:
+    """Zeros in the shapes of `make`: enough to compile the programs that read the sets."""
+    sizes = (config.data.n_train, config.eval.n, config.eval.n)
+    raw = [jax.ShapeDtypeStruct((n, 5 * config.data.n_slots), np.float32) for n in sizes]
+    shapes = jax.eval_shape(lambda *raw: described(config, *raw), *raw)
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def has_gaps(data) -> bool:

@@ -251,15 +251,12 @@ def test_the_background_level_is_read_outside_the_sprite():
     rows = scenes.describe(raw, 64)
     sprite = scenes.render(rows["latents"][:, :5])
 
-    class Drawing:
+    def drawn(level):
         """Colour 1 / 3 per channel inside the front sprite, `level` / 3 outside."""
+        front = np.where(np.sum(sprite, -1, keepdims=True) > 0, 1.0, level) / 3
+        return np.broadcast_to(front, sprite.shape)
 
-        @staticmethod
-        def slots(level, latents):
-            front = jnp.where(jnp.sum(sprite, -1, keepdims=True) > 0, 1.0, level) / 3
-            return jnp.stack([jnp.broadcast_to(front, sprite.shape), sprite])
-
-    found = beyond.front_levels(Drawing, jnp.array([-5.0, -0.5]), rows)
+    found = beyond.front_levels([drawn(-5.0), drawn(-0.5)], rows)
     np.testing.assert_allclose(found["front_background"], [-5.0, -0.5], rtol=1e-6)
     assert "front_ghost" not in found  # no sprite stood still
 
@@ -272,14 +269,11 @@ def test_a_ghost_is_read_where_the_sprite_behind_stood_still():
     is_front = jnp.sum(scenes.render(rows["latents"][:, :5]), -1, keepdims=True) > 0
     assert 20 < painted.sum() < 300 and jnp.any(is_front & painted)
 
-    class Drawing:
+    def drawn(level):
         """Sum 1 inside the front sprite, -5 beside it, `level` where A's sprite stands."""
+        front = np.where(is_front, 1.0, np.where(painted, level, -5.0)) / 3
+        return np.broadcast_to(front, (*front.shape[:-1], 3))
 
-        @staticmethod
-        def slots(level, latents):
-            front = jnp.where(is_front, 1.0, jnp.where(painted, level, -5.0)) / 3
-            return jnp.broadcast_to(front, (2, *front.shape[:-1], 3))
-
-    found = beyond.front_levels(Drawing, jnp.array([-5.0, 1.5]), rows, planes)
+    found = beyond.front_levels([drawn(-5.0), drawn(1.5)], rows, planes)
     np.testing.assert_allclose(found["front_ghost"], [-5.0, 1.5], rtol=1e-6)
     np.testing.assert_allclose(found["front_background"], -5, rtol=1e-6)

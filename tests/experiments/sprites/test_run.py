@@ -241,6 +241,8 @@ def test_a_value_inside_the_gap_is_not_identified():
 )
 def test_the_figure_of_supports_shows_that_of_the_run(row, changes, is_named):
     config = settings(row, changes)
+    assert panels.shown_supports(config) == {config.data.support: config.data}
+    config.size = "paper"
     shown = panels.shown_supports(config)
     assert sets.definition(shown[panels.own_support(config, shown)]) == sets.definition(config.data)
     arrays = panels._supports(config, dict.fromkeys(shown, "made up"))
