@@ -11,6 +11,7 @@ import os
 import pathlib
 import shutil
 import tempfile
+import weakref
 
 # Threads of BLAS spin while they wait, and each core has its own process. The matrices here are
 # small: two threads take twice the CPU time of one. NumPy reads the variable when it is imported.
@@ -70,6 +71,45 @@ LONGEST = (
 def pytest_collection_modifyitems(items):
     rank = {name: i for i, name in enumerate(LONGEST)}
     items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
+
+
+def pytest_collection_finish(session):
+    gc.collect()
+    gc.freeze()  # what is imported stays: no need to look at it again
+
+
+@pytest.fixture(scope="session", autouse=True)
+def coarse_figures():
+    """Few pixels, and few layouts of a figure before it is saved. `test_plots` has all of both."""
+    from cgjax.plots import style
+
+    window_extent, laid_out = style._window_extent, weakref.WeakSet()
+
+    def extent(ax):
+        if ax.get_figure() in laid_out:
+            return ax.get_window_extent()
+        laid_out.add(ax.get_figure())
+        return window_extent(ax)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(style.STYLE, "figure.dpi", 48)
+        patch.setattr(style, "_window_extent", extent)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def record_is_read_once():
+    """Entries of the repository's record are parsed and checked once: no test changes them."""
+    from cgjax import report
+
+    read, known = report._read_entry, functools.cache(report._read_entry)
+
+    def entry(path):
+        return dict(known(path)) if path.is_relative_to(report.RECORD) else read(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "_read_entry", entry)
+        yield
 
 
 def pytest_unconfigure(config):

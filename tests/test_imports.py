@@ -1,9 +1,11 @@
-"""Who may import whom, read from the source: the rooms stay separate."""
+"""Who may import whom, read from the source: the rooms stay separate, private JAX is unused."""
 
 import ast
 import contextlib
+import functools
 import importlib
 import pathlib
+import re
 
 import pytest
 
@@ -24,8 +26,16 @@ ALLOWED = {
 EVERY = ("predict", "coverage")  # the families that may import others; no family imports them
 
 
-def imports(path):
-    for node in ast.walk(ast.parse(path.read_text())):
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+
+
+@functools.cache
+def parsed(path):
+    return ast.parse(path.read_text())
+
+
+def imports(tree):
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             for alias in node.names:
@@ -44,13 +54,10 @@ def parts_of(path):
     return path.relative_to(PACKAGE).with_suffix("").parts
 
 
-@pytest.mark.parametrize(
-    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: "/".join(parts_of(path))
-)
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: "/".join(parts_of(path)))
 def test_rooms(path):
     parts = parts_of(path)
-    for module in imports(path):
-        assert not module.startswith("jax._src"), f"{path.name} uses private JAX: {module}"
+    for module in imports(parsed(path)):
         assert not module.startswith("tensorflow.") and module != "tensorflow"
         target = room(module)
         if parts[0] in ALLOWED and target:
@@ -93,8 +100,8 @@ def bound_names(tree) -> set[str]:
 def test_attributes_of_imported_modules_exist():
     """Slow tests are the first to run some lines: a name that has moved is noticed here."""
     missing = []
-    for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text())
+    for path in SOURCES:
+        tree = parsed(path)
         modules = {}
         for node in tree.body:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cgjax"):
@@ -109,3 +116,32 @@ def test_attributes_of_imported_modules_exist():
                 if module is not None and not hasattr(module, node.attr):
                     missing.append(f"{path.name}:{node.lineno} {node.value.id}.{node.attr}")
     assert not missing
+
+
+def dotted(node) -> str:
+    """`a.b.c` of attributes that begin with a name, else the empty string."""
+    if isinstance(node, ast.Attribute):
+        return (start := dotted(node.value)) and f"{start}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def private_names(tree) -> list[str]:
+    """Names of private JAX modules that a source imports or reaches through attributes."""
+    used = [*imports(tree), *map(dotted, ast.walk(tree))]
+    private = re.compile(r"jaxlib\b|jax(\.\w+)*\._(?!_)")  # jax.__version__ is public
+    return [name for name in used if private.match(name)]
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import jax._src.core", "from jax._src import core", "from jax import _src", "jax._src.x()"],
+)
+def test_private_names_are_recognised(source):
+    assert private_names(ast.parse(source))
+
+
+def test_no_module_uses_private_jax():
+    source = "from jax.extend import core\nprint(jax.__version__, jax.tree.map(f, x)._replace())"
+    assert not private_names(ast.parse(source))
+    assert len(SOURCES) > 20
+    assert not {path.name: names for path in SOURCES if (names := private_names(parsed(path)))}

@@ -27,6 +27,16 @@ def size_of(path):
     return image.shape[:2]
 
 
+WINDOW_EXTENT = plots.style._window_extent
+
+
+@pytest.fixture(autouse=True)
+def whole_figures(monkeypatch):
+    """All pixels and layouts."""
+    monkeypatch.setitem(plots.style.STYLE, "figure.dpi", plots.DPI)
+    monkeypatch.setattr(plots.style, "_window_extent", WINDOW_EXTENT)
+
+
 @pytest.fixture
 def small():
     """A figure with something in it."""

@@ -20,6 +20,12 @@ def loaded(golden, name, module):
     return variables, jnp.asarray(np.moveaxis(stored["x"], 1, -1), jnp.float32), stored
 
 
+def like(shapes, seed=0):
+    """Normal numbers in a tree of these shapes, without a program for each of them."""
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(leaf.dtype), shapes)
+
+
 def quick_key(seed):
     """A key whose draws compile quickly, for nets that draw many arrays."""
     return jax.random.key(seed, impl="rbg")

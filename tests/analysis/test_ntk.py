@@ -1,11 +1,8 @@
-"""Empirical NTK: stored kernels, algorithms against each other, tiles, devices, private imports."""
+"""Empirical NTK: stored kernels, algorithms against each other, tiles, devices."""
 
-import ast
 import functools
 import gc
 import itertools
-import pathlib
-import re
 import warnings
 import weakref
 
@@ -14,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import cgjax
 from cgjax.analysis import ntk
 from cgjax.analysis.ntk import functions, layers
 from cgjax.analysis.ntk import plan as ntk_plan
@@ -566,43 +562,6 @@ def test_drift_and_alignment(mlp):
     np.testing.assert_allclose(ntk.target_alignment(outer, y), 1, atol=1e-12)
     u = jnp.array([1.0, 1.0, -1.0, -1.0])
     np.testing.assert_allclose(ntk.target_alignment(jnp.eye(4), u), 0.5, atol=1e-12)
-
-
-# --- private imports ------------------------------------------------------------------------------
-
-
-def private_names(source):
-    """Names of private JAX modules that a source imports or reaches through attributes."""
-    used = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            used += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            used += [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Attribute):
-            used.append(ast.unparse(node))
-    private = re.compile(r"jaxlib\b|jax(\.\w+)*\._(?!_)")  # jax.__version__ is public
-    return [name for name in used if private.match(name)]
-
-
-@pytest.mark.parametrize(
-    "source",
-    ["import jax._src.core", "from jax._src import core", "from jax import _src", "jax._src.x()"],
-)
-def test_private_names_are_recognised(source):
-    assert private_names(source)
-
-
-def test_public_names_are_let_through():
-    source = "from jax.extend import core\nprint(jax.__version__, jax.tree.map(f, x)._replace())"
-    assert not private_names(source)
-
-
-def test_no_module_uses_private_jax():
-    sources = sorted(pathlib.Path(cgjax.__file__).parent.rglob("*.py"))
-    assert len(sources) > 20
-    found = {path.name: names for path in sources if (names := private_names(path.read_text()))}
-    assert not found
 
 
 # --- networks as their libraries hold them --------------------------------------------------------

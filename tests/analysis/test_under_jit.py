@@ -57,7 +57,10 @@ NAMES = [name for name in SOUND if name.split(".")[0] in MODULES and name.count(
 NAMES = [*sorted(set(NAMES) - HOST), "ntk.linearised.kernel_vector_product"]
 NAMES += ["support.jacobian_rank"]
 # Other calls of the table compile the same programs.
-LONG = ("dependence.permutation_test", "machines.central_path", "machines.svr")
+LONG = (
+    "dependence.permutation_test", "machines.central_path", "machines.solve_svr", "machines.svc",
+    "machines.svr",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(

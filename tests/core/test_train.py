@@ -16,6 +16,8 @@ from cgjax.config import ownership
 from cgjax.core import checkpoint, parallel, program, train, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
 
+pytestmark = pytest.mark.usefixtures("one_device")
+
 
 def run(settings, workdir, **options):
     return train.fit(toy.experiment(settings, **options), settings, workdir)
@@ -117,17 +119,16 @@ def test_seeds_can_be_added_to_a_finished_run(whole, tmp_path):
 @pytest.mark.parametrize("n_seeds, mesh", [(1, (1, 8)), (2, (2, 4)), (8, (8, 1))])
 def test_eight_devices_agree_with_one(n_seeds, mesh, tmp_path, monkeypatch):
     settings = toy.config(seeds=tuple(range(n_seeds)))
-    assert parallel.layout(n_seeds, 8).mesh.devices.shape == mesh
-    _, eight = run(settings, tmp_path / "eight")
-    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+    with monkeypatch.context() as patch:
+        patch.setattr(jax, "devices", jax.local_devices)
+        assert parallel.layout(n_seeds, 8).mesh.devices.shape == mesh
+        state, eight = run(settings, tmp_path / "eight")
+    assert len(state.params["w"].devices()) == 8
     _, one = run(settings, tmp_path / "one")
     np.testing.assert_allclose(eight["loss"], one["loss"], rtol=1e-5)
-
-
-def test_a_checkpoint_of_eight_devices_opens_on_one(whole_copy, monkeypatch, whole):
-    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-    state, _ = run(toy.config(seeds=(0, 1, 2)), whole_copy)
-    equal(state.params, whole[0].params)
+    opened, _ = run(settings, tmp_path / "eight")  # a checkpoint of eight devices, on one
+    assert len(opened.params["w"].devices()) == 1
+    equal(opened.params, state.params)
 
 
 def test_interrupted_and_resumed_gives_the_same_bits(whole, tmp_path, monkeypatch):
@@ -235,7 +236,8 @@ def test_values_that_nothing_could_be_trained_with_are_refused(key, value, messa
         configs.check_values(settings)
 
 
-def test_batch_that_does_not_divide_over_devices_is_refused(tmp_path):
+def test_batch_that_does_not_divide_over_devices_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(jax, "devices", jax.local_devices)
     settings = toy.config()
     settings.data.batch = 6
     with pytest.raises(BadInput, match="multiple of 8"):

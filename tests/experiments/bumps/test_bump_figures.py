@@ -9,13 +9,6 @@ from PIL import Image
 
 from cgjax.experiments.bumps.figures import DRAW, FIGURES, cells, curves, pictures
 from cgjax.experiments.bumps.studies import analyses
-from cgjax.plots import style
-
-
-@pytest.fixture(autouse=True)
-def coarse(monkeypatch):
-    """Few pixels, because rendering takes most of the time."""
-    monkeypatch.setitem(style.STYLE, "figure.dpi", 64)
 
 
 def bumps(n, xy, sigma=1.0):

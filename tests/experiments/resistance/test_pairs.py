@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from torch_nets import quick_key
+from torch_nets import like, quick_key
 
 from cgjax import config as configs
 from cgjax.analysis import dependence
@@ -189,7 +189,8 @@ def test_a_large_batch_holds_the_activations_of_some_samples_at_a_time():
     """Without chunks, one step of 2,048 samples and sixteen networks needs 37 GiB."""
     config = configs.load("resistance:one_step,paper")
     config = next(own for name, own in configs.parts(config) if name == "digits")
-    params = pairs.network(config).init(quick_key(0), jnp.zeros((1, 28, 56, 1)))["params"]
+    params = shapes(pairs.network(config), (1, 28, 56, 1))[1]["params"]
+    params = jax.tree.map(lambda leaf: 0.1 * leaf, like(params))
     drawn = draw(quick_key(1), DIGITS, pairs.LAWS["A"], 201)
 
     def total(params, drawn):

@@ -1,10 +1,10 @@
 """What the scenes of every rule and case hold, and the statistics of the reference generator."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
-from conftest import GOLDEN
 
 from cgjax.core.errors import BadInput
 from cgjax.experiments.subnetworks.vision import rendering, rules, sets
@@ -12,6 +12,8 @@ from cgjax.experiments.subnetworks.vision.rendering import contours
 from cgjax.experiments.subnetworks.vision.rules import Options
 
 ndimage = pytest.importorskip("scipy.ndimage")
+GOLDEN = pathlib.Path(__file__).parents[2] / "golden/subnetworks"
+STATISTICS = json.loads((GOLDEN / "vision_stats.json").read_text())
 CASES = [(True, True), (True, False), (False, True), (False, False)]
 
 
@@ -170,14 +172,14 @@ def statistics(objects, maps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", json.loads((GOLDEN / "subnetworks/vision_stats.json").read_text()))
+@pytest.mark.parametrize("name", STATISTICS)
 def test_statistics_of_the_reference(name):
     """Means over 500 problems against means over the reference's 150, within 4.5 standard errors.
 
     Where the reference's share of problems with N = 3 can be told, ours are weighted to have it:
     the number of objects would else dominate everything.
     """
-    wanted = json.loads((GOLDEN / "subnetworks/vision_stats.json").read_text())[name]
+    wanted = STATISTICS[name]
     rule, which = name.replace("_", "-", 1).split("/")
     n, recipe = 500, sets.recipe_of(rule, "train", which, 128, 0)
     keys = sets.keys(recipe, 0, n)
