@@ -213,10 +213,8 @@ def optional(argument: Argument) -> Argument:
 
 
 def number(interval: str, axes: str = "...") -> Argument:
-    """Numbers in an interval such as "(0, 1]": a round bracket excludes the end, also infinity."""
-    low, high = (float(end) for end in interval[1:-1].split(","))
-    limits = low, high if interval[-1] == "]" else np.nextafter(high, low), interval[0] == "("
-    return _array(f"in {interval}", axes, lambda name, array: checks.bounded(name, array, *limits))
+    """Numbers in an interval such as "(0, 1]", see `checks.bounded`."""
+    return _array(f"in {interval}", axes, lambda name, array: checks.bounded(name, array, interval))
 
 
 def integer(low: int, below: str = "") -> Argument:

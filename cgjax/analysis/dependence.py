@@ -471,7 +471,7 @@ def confusion(
 ) -> Confusion:
     """Errors of yhat against y that are one of the labels suggested."""
     for name, value in {"yhat": yhat, "y": y, "suggested": suggested}.items():
-        checks.bounded(name, value, 0, n_classes - 1)
+        checks.bounded(name, value, f"[0, {n_classes - 1}]")
     yhat, y, suggested = jnp.asarray(yhat), jnp.asarray(y), jnp.asarray(suggested)
     wrong = yhat != y
     hits = jnp.sum(wrong[:, None] & (suggested == yhat[:, None]), axis=0)

@@ -331,9 +331,9 @@ def leftover_rows(
 
     on_p: of the first rows of P, as many as Q has.
     """
-    checks.bounded("length", length, 1e-3)
+    checks.bounded("length", length, "[1e-3, inf)")
     for noise in noises:
-        checks.bounded("noise", noise, 1e-6, 1.0)
+        checks.bounded("noise", noise, "[1e-6, 1]")
     space = latents.space(latents_P, latents_Q, kinds)
     p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
     columns = latent_columns(components, p.shape[1], sizes)
