@@ -5,8 +5,9 @@
 
 Axes are separated by spaces. A name is one size, the same in all arguments of a call; `n>=2` sets
 its minimum, which is 1 otherwise. A number is an exact size, `_` is any size, `...` any axes,
-`*shape` any axes that are the same in all arguments; "" is a single number. None is valid where it
-is the default. Only shapes and dtypes of traced arguments are checked, see `checks`.
+`*shape` any axes that are the same in all arguments (one of the two at most); "" is a single
+number. None is valid where it is the default. Only shapes and dtypes of traced arguments are
+checked, see `checks`.
 """
 
 import functools
@@ -28,7 +29,8 @@ class Argument(NamedTuple):
     check: Callable  # name, value, sizes of the axes so far -> None, or an error
 
     def __repr__(self):  # signatures show it, for example in help()
-        return f"{self.kind}[{', '.join(self.axes.split())}]" if self.axes else self.kind
+        axes = self.axes.removeprefix("...") and f"[{', '.join(self.axes.split())}]"
+        return self.kind + axes
 
 
 def checked(function: Callable) -> Callable:
@@ -213,10 +215,8 @@ def optional(argument: Argument) -> Argument:
 
 
 def number(interval: str, axes: str = "...") -> Argument:
-    """Numbers in an interval such as "(0, 1]": a round bracket excludes the end, also infinity."""
-    low, high = (float(end) for end in interval[1:-1].split(","))
-    limits = low, high if interval[-1] == "]" else np.nextafter(high, low), interval[0] == "("
-    return _array(f"in {interval}", axes, lambda name, array: checks.bounded(name, array, *limits))
+    """Numbers in an interval such as "(0, 1]", see `checks.bounded`."""
+    return _array(f"in {interval}", axes, lambda name, array: checks.bounded(name, array, interval))
 
 
 def integer(low: int, below: str = "") -> Argument:

@@ -17,7 +17,6 @@ import numpy as np
 # The largest rounding error that is accepted: a kernel's asymmetry relative to its largest entry,
 # and its negative eigenvalues relative to its trace. Kernels in float32 stay well below.
 ROUNDING = 1e-5
-LARGEST = float(np.finfo(np.float64).max)
 
 
 def known(*values) -> bool:
@@ -124,20 +123,23 @@ def integer(name: str, value, low: int, high: int | None = None) -> int:
     return number
 
 
-def bounded(name: str, value, low: float, high: float = LARGEST, above: bool = False) -> None:
-    """Numbers from low to high; above: low itself is invalid. NaN is always invalid."""
+def bounded(name: str, value, interval: str) -> None:
+    """Numbers in an interval such as "(0, 1]": a round bracket excludes the end, also infinity.
+
+    >>> bounded("share", 1.5, "(0, 1]")
+    Traceback (most recent call last):
+    ValueError: share must be in (0, 1], got 1.5
+    """
     array = real(name, value)
     if not known(array):
         return
     array = np.asarray(array).astype(float)  # the bounds overflow in shorter dtypes
-    inside = (array > low if above else array >= low) & (array <= high)
+    low, high = (float(end) for end in interval[1:-1].split(","))
+    inside = (array > low if interval[0] == "(" else array >= low) & (
+        array < high if interval[-1] == ")" else array <= high
+    )
     if not np.all(inside):
-        wanted = f"above {low:g}" if above else f"{low:g} or more"
-        if high < LARGEST:
-            wanted += f", up to {high:g}"
-        elif high == LARGEST:
-            wanted += " and finite"
-        raise ValueError(f"{name} must be {wanted}, got {array[~inside].ravel()[0]:g}")
+        raise ValueError(f"{name} must be in {interval}, got {array[~inside].ravel()[0]:g}")
 
 
 def samples(**given) -> list:

@@ -93,7 +93,8 @@ def gradient_dependence(
         if not checks.known(label_arrays):
             raise ValueError("sizes: pass the numbers of components, because labels are traced")
         sizes = tuple(max(int(np.max(array)) + 1, 1) for array in label_arrays)
-    rows, columns = (_members(array, size) for array, size in zip(label_arrays, sizes))
+    # [n, entries, components], 1 where an entry belongs to a component
+    rows, columns = (jax.nn.one_hot(array, size) for array, size in zip(label_arrays, sizes))
     few = out.size <= x.size
     jacobian = jax.jacrev if few else jax.jacfwd
 
@@ -157,11 +158,6 @@ def _labels(name, labels, shape):
     if checks.known(array) and np.max(np.asarray(array)) < 0:
         raise ValueError(f"{name} has no component: all labels are below 0")
     return array.reshape(shape[0] if array.shape == shape else 1, -1)
-
-
-def _members(labels, size):
-    """[n, entries, components], 1 where an entry belongs to a component."""
-    return jax.nn.one_hot(labels, size)
 
 
 # --- by information -------------------------------------------------------------------------------
@@ -475,7 +471,7 @@ def confusion(
 ) -> Confusion:
     """Errors of yhat against y that are one of the labels suggested."""
     for name, value in {"yhat": yhat, "y": y, "suggested": suggested}.items():
-        checks.bounded(name, value, 0, n_classes - 1)
+        checks.bounded(name, value, f"[0, {n_classes - 1}]")
     yhat, y, suggested = jnp.asarray(yhat), jnp.asarray(y), jnp.asarray(suggested)
     wrong = yhat != y
     hits = jnp.sum(wrong[:, None] & (suggested == yhat[:, None]), axis=0)

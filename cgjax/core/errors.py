@@ -61,6 +61,12 @@ def shown(value) -> str:
     return text if len(text) <= 100 else f"{text[:80]} ... ({len(text)} characters)"
 
 
+def one_of(what: str, value, names) -> None:
+    """Raises BadInput unless the value is one of the names; what: the kind of name."""
+    if value not in names:
+        raise BadInput(f"unknown {what} {shown(value)}: choose from {', '.join(names)}")
+
+
 def command(main):
     """Decorates a command's main: a RunError becomes one line on stderr and its exit code.
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, one_of
 from cgjax.data import sources
 
 SUPERSAMPLED = 4  # drawn at this multiple of the side, then averaged, for smooth edges
@@ -51,8 +51,7 @@ class FactorSet(NamedTuple):
 
 def make(name: str, side: int = 96, repeats: int = 6) -> FactorSet:
     """A set of SETS; the same arguments give the same arrays."""
-    if name not in SETS:
-        raise BadInput(f"unknown factor set {name!r}: choose from {', '.join(SETS)}")
+    one_of("factor set", name, SETS)
     names, sizes, build = SETS[name]
     element = build(side, repeats, np.random.default_rng(0))
     rows = list(itertools.product(*map(range, sizes), range(repeats)))

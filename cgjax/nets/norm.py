@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, one_of
 from cgjax.nets.pallas import norm
 
 
@@ -119,8 +119,7 @@ NORMS = {"instance": InstanceNorm, "batch": BatchNorm, "group": GroupNorm}
 
 def norm_of(kind: str):
     """The class of norm `kind`: a linen module called with (x, train, mask)."""
-    if kind not in NORMS:
-        raise BadInput(f"unknown norm {kind!r}; choose from {', '.join(NORMS)}")
+    one_of("norm", kind, NORMS)
     return NORMS[kind]
 
 

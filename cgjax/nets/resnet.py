@@ -10,7 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, one_of
 from cgjax.nets.conv import Conv
 from cgjax.nets.mlp import MLP, Dense
 from cgjax.nets.norm import BatchNorm, norm_of
@@ -94,8 +94,7 @@ class StagedResNet(nn.Module):
 
     @nn.compact
     def __call__(self, x, train: bool = False, mask=None, start: int = 0, stop: int | None = None):
-        if self.block not in BLOCKS:
-            raise BadInput(f"unknown block {self.block!r}; choose from {', '.join(BLOCKS)}")
+        one_of("block", self.block, BLOCKS)
         if len(self.stage_sizes) != len(self.widths):
             raise BadInput(
                 f"{len(self.stage_sizes)} stages, but {len(self.widths)} widths: give one per stage"

@@ -284,7 +284,7 @@ def test_partners_are_found_in_the_samples():
     [
         ({"sizes": (1, 2)}, "sizes .* do not add up to 2"),
         ({"sizes": (2,)}, "sizes .* of 2 components"),
-        ({"latents_Q": np.ones((3, 3))}, "D = 2 as in p"),
+        ({"latents_Q": np.ones((3, 3))}, "D = 2 as in latents_P"),
         ({"latents_P": np.zeros((0, 2))}, "without an empty axis"),
         ({"n_values": 0}, "n_values"),
         ({"length": -1.0}, "length"),

@@ -48,7 +48,7 @@ def test_bad_studies_are_refused():
         "accuracy must be": lambda: growth.data_needed(SIZES, [0, 1]),
         "increase": lambda: growth.data_needed(SIZES[::-1], [0, 0, 0, 1]),
         "needed must be .sizes, seeds.": lambda: growth.exponent([12, 16], [1.0, 2.0]),
-        "0 or more": lambda: growth.exponent([12, 16], [[1.0], [-2.0]]),
+        "needed must be in": lambda: growth.exponent([12, 16], [[1.0], [-2.0]]),
     }.items():
         with pytest.raises(ValueError, match=words):
             call()

@@ -635,7 +635,6 @@ INVALID = {
     "support.coverage:kinds": [["continuous"]],
     "support.latents.space:kinds": [
         ["periodic"], ["periodic", "ordinal"], [("periodic", 0.0), None]],
-    "support.identification.identify:latents_P": [LATENTS[:, :1]],
     "support.identification.identify:columns": [((0,),), ((0,), (5,))],
     "support.identification.identify:components": [
         (), (np.sin, lambda z: z[:1]), (np.sin, lambda z: 0 * z + NAN)],
@@ -756,7 +755,7 @@ INVALID = {
 
 # The name in a message where it is not the parameter's.
 NAMES = {
-    "latents_P": "p|P", "latents_Q": "q|Q",
+    "latents_P": "p|latents_P", "latents_Q": "q|latents_Q",
     # Complex inputs are valid if the outputs are real.
     **{f"ntk.{name}:{x}": f"{x}|outputs" for x in ("x1", "x2")
        for name in ("empirical", "linearised.kernel_vector_product")},

@@ -237,7 +237,7 @@ def test_derivatives_through_the_layers_are_finite():
             r"x1 must be \[n1, C\]",
         ),
         (lambda: sal.spectrum([0, 0.2, 1], (2, 3, 4)), "kappa has 3 entries: 3 sizes"),
-        (lambda: sal.features([[0]], (1,), [0.5, -0.5]), "weights must be 0 or more"),
+        (lambda: sal.features([[0]], (1,), [0.5, -0.5]), "weights must be in"),
     ],
 )
 def test_bad_input_is_named(call, message):

@@ -272,7 +272,7 @@ def faces() -> set[str]:
     """
     modules = [info.name for info in pkgutil.iter_modules(cgjax.analysis.__path__)]
     names = set()
-    for face in {*modules, "support.certificate", "support.design"} - {"checks"}:
+    for face in {*modules, "support.certificate", "support.design"} - {"arguments", "checks"}:
         module = importlib.import_module(f"cgjax.analysis.{face}")
         for name, value in vars(module).items():
             home = getattr(value, "__module__", "").removeprefix("cgjax.analysis.")

@@ -214,11 +214,11 @@ def test_refusals():
 
     with pytest.raises(BadInput, match="instance norm of one pixel is always zero"):
         shapes(TINY, 8)
-    with pytest.raises(BadInput, match="unknown norm 'layer'; choose from instance, batch, group"):
+    with pytest.raises(BadInput, match="unknown norm 'layer': choose from instance, batch, group"):
         shapes(TINY.clone(norm="layer"))
     with pytest.raises(BadInput, match="16 channels are not divisible into 32 groups"):
         shapes(TINY.clone(norm="group"))
-    with pytest.raises(BadInput, match="unknown block 'dense'; choose from bottleneck, basic"):
+    with pytest.raises(BadInput, match="unknown block 'dense': choose from bottleneck, basic"):
         shapes(TINY.clone(block="dense"))
     with pytest.raises(BadInput, match="3 stages, but 2 widths"):
         shapes(TINY.clone(stage_sizes=(1, 1, 1)))

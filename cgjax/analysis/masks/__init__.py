@@ -130,7 +130,7 @@ def beta_schedule(
     By default beta rises once before the first epoch, as in the published runs. from_one: it does
     not; the first epoch has beta 1 and the last stays below beta_max.
     """
-    checks.bounded("epoch", epoch, 1, n_epochs)
+    checks.bounded("epoch", epoch, f"[1, {n_epochs}]")
     return beta_max ** ((jnp.asarray(epoch) - from_one) / n_epochs)
 
 
@@ -158,7 +158,7 @@ def concrete_sample(log_alpha: Tree, u: Tree) -> Tree:
     u = trees.like("u", u, log_alpha)
 
     def sample(log_alpha, u):
-        checks.bounded("u", u, 0, 1)
+        checks.bounded("u", u, "[0, 1]")
         u = jnp.clip(jnp.asarray(u), EDGE, 1 - EDGE)
         noisy = jax.nn.sigmoid(
             (jnp.log(u) - jnp.log1p(-u) + trees.real("log_alpha", log_alpha)) / TAU

@@ -72,7 +72,7 @@ def subnetworks(
     checks.finite_leaves(params=params, x=x)
     checks.samples(x=x)
     scores = masks.init(params, where, S0)
-    outputs_full = _outputs(f, params, x)
+    outputs_full = np.asarray(_called(f, params, x), np.float64)
     chosen, effects = main_effects(factors, outputs_full)
     if len(chosen) < 2:
         raise ValueError(f"factors: {len(chosen)} have a main effect on the outputs, need two")
@@ -99,10 +99,6 @@ def subnetworks(
         overlap_random=overlap_random,
         n_passes=n_steps * len(chosen),
     )
-
-
-def _outputs(f, params, x):
-    return np.asarray(_called(f, params, x), np.float64)
 
 
 @functools.partial(jax.jit, static_argnames="f")

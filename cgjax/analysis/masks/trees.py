@@ -93,7 +93,7 @@ def numbers(masks, on):
     if names.keys() - switches.keys():
         raise ValueError(f"on has no number for {sorted(names.keys() - switches.keys())[0]}")
     for name in names:
-        checks.bounded("on", switches[name], 0, 1)
+        checks.bounded("on", switches[name], "[0, 1]")
         if jnp.ndim(switches[name]):
             shape = jnp.shape(switches[name])
             raise ValueError(

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
-from cgjax.analysis.arguments import checked, choice, finite, number
+from cgjax.analysis.arguments import checked, choice, finite, indices, integer, number
 from cgjax.analysis.support import jacobians, latents
 from cgjax.analysis.support.identification import (
     LENGTH,
@@ -246,22 +246,23 @@ def audit_support(
     )
 
 
+@checked
 def audit_latents(
     composition: Callable,
     components: Sequence[Callable],
-    latents_P: jax.Array,
-    latents_Q: jax.Array,
+    latents_P: finite("n D"),
+    latents_Q: finite("m D"),
     sizes: Sequence[int] | None = None,
     columns: Sequence[Sequence[int]] | None = None,
     kinds: Sequence | None = None,
     length: float | None = None,
-    n_values: int = 64,
-    n_partners: int = 32,
+    n_values: integer(1) = 64,
+    n_partners: integer(1) = 32,
     names: Sequence[str] = (),
-    tested: Sequence[int] | None = None,
+    tested: indices("m") = None,
     **options,
 ) -> SupportAudit:
-    """The theorem's conditions and `identify`, from samples of P and Q [n, D] and true components.
+    """The theorem's conditions and `identify`, from samples of P and Q and true components.
 
     components: K functions [n, d_k] -> [n, ...] of consecutive latents; sizes: d_1 ... d_K where
     they differ; columns: the latents of each component, where they are not consecutive. kinds,
@@ -275,8 +276,6 @@ def audit_latents(
     >>> audit_latents(lambda slots: slots[0] + slots[1], [jnp.sin, jnp.cos], arms, q).holds
     True
     """
-    for name, low in (("n_values", n_values), ("n_partners", n_partners)):
-        checks.integer(name, low, 1)
     answer = identify(
         composition,
         components,
@@ -292,7 +291,6 @@ def audit_latents(
     columns = latent_columns(components, p.shape[1], sizes, columns)
     reach = latents.coverage(space, columns, p, q, answer.length, names)
     if tested is not None:
-        checks.indices("tested", tested, len(q))
         asked = [q[tested]] * len(columns)
     else:
         asked = [_values(each, q, n_values) for each in columns]

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import checks
+from cgjax.analysis.arguments import checked, finite, integer, number
 from cgjax.analysis.support import jacobians, latents, second_model
 from cgjax.analysis.support.second_model import Design, Models, Witness, posterior
 
@@ -54,21 +55,22 @@ class Identification(NamedTuple):
     n_points: int  # rows of P that were used
 
 
+@checked
 def identify(
     composition: Callable,
     components: Sequence[Callable],
-    latents_P: jax.Array,
-    latents_Q: jax.Array,
-    length: float | None = None,
-    noise: float = 1e-3,
+    latents_P: finite("n D"),
+    latents_Q: finite("m D"),
+    length: number("[1e-3, inf)") = None,
+    noise: number("[1e-6, 1]") = 1e-3,
     kinds: Sequence | None = None,
     sizes: Sequence[int] | None = None,
     columns: Sequence[Sequence[int]] | None = None,
-    training_error: float = 0.03,
-    n_points: int = 400,
-    n_positions: int = 16,
+    training_error: number("[1e-6, 1]") = 0.03,
+    n_points: integer(1) = 400,
+    n_positions: integer(1) = 16,
 ) -> Identification:
-    """Whether f on samples P [n, D] determines f on samples Q [m, D].
+    """Whether f on samples P determines f on samples Q.
 
     composition, components: as in `audit_latents`. sizes: latents of each component, consecutive.
     columns: in place of sizes, the latents of each component; components may share latents.
@@ -89,12 +91,6 @@ def identify(
     >>> answer.determined, answer.witness.error_Q > 10 * answer.witness.error_P
     (False, True)
     """
-    checks.bounded("noise", noise, 1e-6, 1.0)
-    checks.bounded("training_error", training_error, 1e-6, 1.0)
-    checks.integer("n_points", n_points, 1)
-    checks.integer("n_positions", n_positions, 1)
-    if length is not None:
-        checks.bounded("length", length, 1e-3)
     space = latents.space(latents_P, latents_Q, kinds)
     p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
     columns = latent_columns(components, p.shape[1], sizes, columns)
@@ -335,9 +331,9 @@ def leftover_rows(
 
     on_p: of the first rows of P, as many as Q has.
     """
-    checks.bounded("length", length, 1e-3)
+    checks.bounded("length", length, "[1e-3, inf)")
     for noise in noises:
-        checks.bounded("noise", noise, 1e-6, 1.0)
+        checks.bounded("noise", noise, "[1e-6, 1]")
     space = latents.space(latents_P, latents_Q, kinds)
     p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
     columns = latent_columns(components, p.shape[1], sizes)

@@ -54,7 +54,7 @@ def space(p: finite("n D"), q: finite("m D"), kinds: Sequence | None = None) -> 
         period = None
         if isinstance(kind, tuple | list) and len(kind) == 2 and kind[0] == "periodic":
             kind, period = kind
-            checks.bounded("period", period, 0, above=True)
+            checks.bounded("period", period, "(0, inf)")
         if kind is not None and kind not in KINDS:
             raise ValueError(f"kind {kind!r} of latent {d}: one of {', '.join(KINDS)} or None")
         column = np.concatenate([p[:, d], q[:, d]])

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, one_of
 from cgjax.nets.conv import Conv, convolve
 from cgjax.nets.decoders import Conv as Kernel
 from cgjax.nets.decoders import TransposedDecoder, choose, double
@@ -97,8 +97,7 @@ class EmbeddingNetwork(nn.Module):
     form: str = "auto"
 
     def setup(self):
-        if self.combine not in COMBINE:
-            raise BadInput(f"unknown combine '{self.combine}': one of {', '.join(COMBINE)}")
+        one_of("combine", self.combine, COMBINE)
         n, rank = self.n, self.rank or self.n
         normal = nn.initializers.normal
         for f in ("x", "y"):
@@ -186,8 +185,7 @@ class ProductField(nn.Module):
     scale: float = 0.1
 
     def setup(self):
-        if self.combine not in COMBINE[1:]:
-            raise BadInput(f"unknown combine '{self.combine}': one of {', '.join(COMBINE[1:])}")
+        one_of("combine", self.combine, COMBINE[1:])
         n, normal = self.n, nn.initializers.normal(self.scale)
         if self.rank:
             # The product of two such matrices has entries with standard deviation `scale`.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, one_of
 
 REGIONS = ("donut", "cross", "corner")
 
@@ -16,8 +16,7 @@ def region(
     x and y never occur in training, so composing is impossible. "corner": x >= corner and
     y >= corner.
     """
-    if name not in REGIONS:
-        raise BadInput(f"unknown region '{name}': one of {', '.join(REGIONS)}")
+    one_of("region", name, REGIONS)
     y, x = np.indices((n, n))
     if name == "corner":
         if corner is None or not 0 < corner < n:

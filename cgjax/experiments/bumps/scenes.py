@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, one_of
 from cgjax.experiments.bumps.regions import region as region
 
 ENCODINGS = ("bump", "onehot", "ramp", "ramp01", "coords")
@@ -77,8 +77,7 @@ def images(
     """
     _check_stripes(stripes, n, canvas)
     _check_positive("sigma", sigma)
-    if pixel_grid not in PIXEL_GRIDS:
-        raise BadInput(f"unknown pixel_grid '{pixel_grid}': one of {', '.join(PIXEL_GRIDS)}")
+    one_of("pixel_grid", pixel_grid, PIXEL_GRIDS)
     margin = (canvas - n) // 2 if stripes.startswith("canvas") else 0
     pixels = np.arange(n) if pixel_grid == "integer" else np.linspace(0, n, n)
     positive = _painted(_pairs("xy", labels.xy), labels.shown, pixels + margin, sigma, stripes)
@@ -118,8 +117,7 @@ def sprites(
 
 
 def _check_stripes(stripes, n, canvas):
-    if stripes not in STRIPES:
-        raise BadInput(f"unknown stripes '{stripes}': one of {', '.join(STRIPES)}")
+    one_of("stripes", stripes, STRIPES)
     if stripes.startswith("canvas") and (canvas is None or canvas < n or (canvas - n) % 2):
         raise BadInput(
             f"stripes '{stripes}' need a canvas of {n} plus an even margin, got {canvas}"
@@ -155,8 +153,7 @@ def encode(
     "ramp01", the coordinates divided by n - 1 (d = 2). shown: boolean [k, 2]; the code of an absent
     factor is zero. Ramps have no such code: their zero is a position. On a canvas, n is its size.
     """
-    if kind not in ENCODINGS:
-        raise BadInput(f"unknown encoding '{kind}': one of {', '.join(ENCODINGS)}")
+    one_of("encoding", kind, ENCODINGS)
     xy = _pairs("xy", xy)
     if kind in ("ramp", "coords", "ramp01"):
         if shown is not None and not np.all(shown):

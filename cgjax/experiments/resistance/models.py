@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from cgjax.analysis import dependence
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, one_of
 from cgjax.nets.conv import Conv, max_pool
 from cgjax.nets.mlp import MLP, Dense
 from cgjax.nets.rnn import PAD
@@ -42,8 +42,7 @@ class PairNet(nn.Module):
 
     @nn.compact
     def __call__(self, x):
-        if self.arch not in ARCHITECTURES:
-            raise BadInput(f"unknown arch '{self.arch}': one of {', '.join(ARCHITECTURES)}")
+        one_of("arch", self.arch, ARCHITECTURES)
         for i, layer in enumerate(ARCHITECTURES[self.arch]):
             if layer == "pool":
                 x = max_pool(x)
@@ -117,8 +116,7 @@ def initial(key: jax.Array, shapes: Any, init: str = "glorot", scale=1.0, bias_s
     Kernels are drawn by INITS[init] and multiplied by `scale`. Biases are the value of INITS[init]
     plus N(0, bias_std^2). Gates are 1. scale and bias_std may be traced.
     """
-    if init not in INITS:
-        raise BadInput(f"unknown init '{init}': one of {', '.join(INITS)}")
+    one_of("init", init, INITS)
     kernel_init, level = INITS[init]
     leaves, structure = jax.tree_util.tree_flatten_with_path(shapes)
     params = []

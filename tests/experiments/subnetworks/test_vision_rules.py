@@ -61,7 +61,7 @@ def test_names_of_sets():
     assert rules.set_name("number-contact", "mask_contact") == "mask_a"
     with pytest.raises(BadInput, match="unknown set 'mask_number' of inside-contact"):
         rules.set_name("inside-contact", "mask_number")
-    with pytest.raises(BadInput, match="unknown rule 'inside': one of inside-contact"):
+    with pytest.raises(BadInput, match="unknown rule 'inside': choose from inside-contact"):
         rules.set_name("inside", "mask_a")
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, one_of
 from cgjax.experiments.subnetworks.vision import rendering
 from cgjax.experiments.subnetworks.vision.rendering import Objects, contours
 
@@ -62,8 +62,7 @@ def cases(keys: np.ndarray, which: str) -> tuple[np.ndarray, np.ndarray]:
 
 def set_name(rule: str, which: str) -> str:
     """The set's name in terms of a and b: "mask_inside" and "mask_a" both give "mask_a"."""
-    if rule not in RULES:
-        raise BadInput(f"unknown rule '{rule}': one of {', '.join(RULES)}")
+    one_of("rule", rule, RULES)
     kind, _, subroutine = which.partition("_")
     if kind in ("mask", "test") and subroutine in RULES[rule].words:
         which = f"{kind}_{'ab'[RULES[rule].words.index(subroutine)]}"
