@@ -45,7 +45,10 @@ def checked(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(*args, **kwargs):
-        given, sizes = signature.bind(*args, **kwargs).arguments, {}
+        try:
+            given, sizes = signature.bind(*args, **kwargs).arguments, {}
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}(): {error}") from None
         for name, argument, is_optional in specified:
             if name in given and not (is_optional and given[name] is None):
                 argument.check(name, given[name], sizes)

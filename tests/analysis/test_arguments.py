@@ -74,3 +74,8 @@ def test_traced_arguments_have_shapes_only_and_signatures_stay():
         jax.jit(total)(X)
     assert str(inspect.signature(total)) == "(x: finite[n], share: in [0, 1] = 0.5)"
     assert total.__doc__ == "The docstring."
+
+
+def test_a_missing_argument_names_the_function():
+    with pytest.raises(TypeError, match=r"scored\(\): missing a required argument: 'y'"):
+        scored(X)
