@@ -218,7 +218,7 @@ def tables(record: list[dict]) -> list[tuple[str, str]]:
 
 def experiment(config, model: models.Model, data: dict) -> program.Experiment:
     """One model's training, as the training loop takes it."""
-    loss_fn = models.LOSSES[config.optim.loss]
+    loss_fn, predict = models.LOSSES[config.optim.loss], model.fast_predict or model.predict
     rates = config.optim
     weight = rates.loss_weight if rates.loss in options.WEIGHTED else 0.0
     scenes_last = parallel.on_nvidia()  # this layout is timed on NVIDIA GPUs only
@@ -235,16 +235,16 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
         extra = model.scheduled(step)
         value = models.mean_loss(model, params, batch, batch["mask"], rates.loss)
         if value is None:
-            prediction = model.predict(models.join(params, extra), batch["latents"])
+            prediction = predict(models.join(params, extra), batch["latents"])
             value = loss_fn(prediction, images(batch), batch["mask"], replica["loss_weight"])
         return value, (extra, {})
 
     def draw(params, latents):
         size = models.scenes_at_once(len(latents))
         if size == len(latents):
-            return model.predict(params, latents)
+            return predict(params, latents)
         drawn = jax.lax.map(
-            lambda z: model.predict(params, z), latents.reshape(-1, size, latents.shape[1])
+            lambda z: predict(params, z), latents.reshape(-1, size, latents.shape[1])
         )
         return drawn.reshape(-1, *drawn.shape[2:])
 
