@@ -84,8 +84,9 @@ def _run(config, workdir: pathlib.Path, figures: bool, background, trainers) -> 
         if _compiles_ahead(part(config, workdir, kind)[0]):
             stand_in = experiment(config, model, sets.blank(config))
             ahead[kind] = background.submit(program.compiled_ahead, stand_in, config)
-            if figures or kind != "monolithic":
-                background.submit(painters[kind].compile)
+    for kind in ahead:
+        if figures or kind != "monolithic":
+            background.submit(painters[kind].compile)
     data = sets.make(config)
     say(f"{config.data.n_train:,} train / {config.eval.n:,} eval scenes · {config.data.support}")
     supports = panels.shown_supports(config)
