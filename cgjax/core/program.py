@@ -124,10 +124,10 @@ class SetUp:
         # Replicas share the step, so that schedules that branch on it need no select under vmap.
         self.axes = jax.tree.map(lambda _: 0, self.shapes)._replace(step=None)
         self.data_axis = 0 if experiment.own_data else None
-        # On a CPU, full optimisation makes the compilation of random draws four times slower.
-        options = {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
         self.jitted_init = jax.jit(
-            self.init_fn, out_shardings=self.shardings, compiler_options=self.options(options)
+            self.init_fn,
+            out_shardings=self.shardings,
+            compiler_options=self.options(rng.quick_options()),
         )
         self.programs, self.cache_events = None, []
 

@@ -1,8 +1,28 @@
 """Random keys as a function of (seed, stream, step): no key is stored in a checkpoint."""
 
+import functools
+from collections.abc import Callable
+
 import jax
+import jax.numpy as jnp
 
 STREAMS = {"init": 0, "data": 1, "plan": 2, "train": 3, "eval": 4}
+
+
+def quick_options() -> dict | None:
+    """Compiler options of random draws: full optimisation takes a CPU four times as long."""
+    return {"xla_backend_optimization_level": 1} if jax.default_backend() == "cpu" else None
+
+
+def drawn(sampler: Callable, key: jax.Array, shape: tuple, dtype=jnp.float32) -> jax.Array:
+    """`sampler(key, shape, dtype)`, such as `jax.random.uniform`; not for use inside `jax.jit`."""
+    return _compiled(sampler, dtype)(key, shape)
+
+
+@functools.cache
+def _compiled(sampler, dtype):
+    draw = functools.partial(sampler, dtype=dtype)
+    return jax.jit(draw, static_argnums=1, compiler_options=quick_options())
 
 
 def stream(key: jax.Array, name: str) -> jax.Array:

@@ -5,7 +5,6 @@ outside a support are rejected and redrawn, never clipped.
 """
 
 import difflib
-import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -13,6 +12,8 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from cgjax.core import rng
 
 # Smallest number of candidates per round; rounds after which sampling fails if few were accepted.
 _MIN_ROUND = 1024
@@ -87,12 +88,11 @@ def _round(key, m, name, slots, gaps=(), **parameters):
     """
     draw_key, order_key = jax.random.split(key)
     points = np.asarray(SUPPORTS[name](draw_key, m, slots, **parameters))
-    return points, _is_accepted(points, gaps), np.asarray(_bits(order_key, len(points)))
-
-
-@functools.partial(jax.jit, static_argnums=1)
-def _bits(key, m):
-    return jax.random.bits(key, (m,), jnp.uint32)
+    return (
+        points,
+        _is_accepted(points, gaps),
+        np.asarray(rng.drawn(jax.random.bits, order_key, (len(points),), jnp.uint32)),
+    )
 
 
 # --- candidates: key, m, slots, parameters -> [m or more, D], before rejection --------------------
@@ -100,7 +100,7 @@ def _bits(key, m):
 
 def _random(key, m, slots):
     """Uniform on the cube."""
-    return jax.random.uniform(key, (m, sum(slots)), jnp.float32)
+    return rng.drawn(jax.random.uniform, key, (m, sum(slots)))
 
 
 def _orthogonal(key, m, slots, planes, distribution="uniform", mean=0.5, std=1.0):
@@ -109,7 +109,7 @@ def _orthogonal(key, m, slots, planes, distribution="uniform", mean=0.5, std=1.0
     for plane_key, (slot, coords) in zip(jax.random.split(key, len(planes)), planes):
         shape = (m, slots[slot])
         if distribution == "uniform":
-            varying = np.asarray(jax.random.uniform(plane_key, shape, jnp.float32))
+            varying = np.asarray(rng.drawn(jax.random.uniform, plane_key, shape))
         else:
             # Rejecting vectors of independent normals outside a cube gives independent truncated
             # normals. With std 1, rejection would accept one vector of five latents in a hundred.

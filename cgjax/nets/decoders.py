@@ -22,7 +22,7 @@ from cgjax.nets.pallas import upsample as upsample_kernel
 
 STAGES = 4
 START = 4
-FORMS = ("auto", "direct", "reordered", "stencil", "pallas")
+FORMS = ("auto", "direct", "reordered", "stencil", "stencil_vjp", "pallas")
 
 
 class Conv(nn.Module):
@@ -45,10 +45,11 @@ class Conv(nn.Module):
 class UpsampleMLP(nn.Module):
     """MLP to [4, 4, channels], then 4 x (activation, bilinear x2, conv): z [B, d_in] -> images.
 
-    form: "direct", "reordered", "stencil", "pallas" (GPU kernels; no forward-mode derivatives),
-    or "auto", the fastest for the backend. dtype: of activations and operands after the head.
-    Parameters, sums and the images [B, *out_shape] are float32; they are float64 if both the
-    parameters and dtype are float64.
+    form: "direct", "reordered", "stencil", "stencil_vjp", "pallas" (GPU kernels), or "auto", the
+    fastest for the backend; "stencil_vjp" and "pallas" have no forward-mode derivatives, and "auto"
+    is never "stencil_vjp". dtype: of activations and operands after the head. Parameters, sums and
+    the images [B, *out_shape] are float32; they are float64 if both the parameters and dtype are
+    float64.
     """
 
     out_shape: tuple[int, int, int] = (64, 64, 3)
@@ -84,6 +85,7 @@ class UpsampleMLP(nn.Module):
             "direct": upsample.direct,
             "reordered": upsample.reordered,
             "stencil": upsample.stencil,
+            "stencil_vjp": upsample.stencil_vjp,
         }[form]
         for kernel, bias in convs[:-1]:
             x = activate(conv(x, kernel, bias))
@@ -191,8 +193,8 @@ def choose_form(module: UpsampleMLP, batch: int) -> str:
             "form 'pallas' needs kernel 2, activation elu, channels 16, 32 or 64 and at most "
             "4 output channels; use form 'auto'"
         )
-    if form == "stencil" and module.kernel != 2:
-        raise ValueError(f"form 'stencil' needs kernel 2, got {module.kernel}; use form 'auto'")
+    if form.startswith("stencil") and module.kernel != 2:
+        raise ValueError(f"form '{form}' needs kernel 2, got {module.kernel}; use form 'auto'")
     if form != "auto":
         return form
     if parallel.on_nvidia():

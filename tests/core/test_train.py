@@ -1,5 +1,6 @@
 """The loop: replicas as an axis, devices, resuming, replicas that die, periods."""
 
+import concurrent.futures
 import os
 import pathlib
 import shutil
@@ -155,6 +156,24 @@ def test_a_finished_run_returns_without_compiling(whole, whole_copy, monkeypatch
     state, history = run(toy.config(seeds=(0, 1, 2)), whole_copy)
     equal(state, whole[0])
     equal(history["eval"], whole[1]["eval"])
+
+
+def test_programs_compiled_ahead_train_alike_in_another_thread(
+    whole, tmp_path, monkeypatch, capsys
+):
+    settings = toy.config(seeds=(0, 1, 2))
+    experiment = toy.experiment(settings)
+    zeros = experiment._replace(data=jax.tree.map(np.zeros_like, experiment.data))
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        ahead = thread.submit(program.compiled_ahead, zeros, settings)
+        assert ahead.result().programs
+        monkeypatch.setattr(program.SetUp, "lowered_call", lambda *a: pytest.fail("compiled"))
+        fitted = thread.submit(train.fit, experiment, settings, tmp_path, "toy", ahead)
+        state, history = fitted.result()
+    equal(state, whole[0])
+    equal(history["eval"], whole[1]["eval"])
+    printed = capsys.readouterr().out
+    assert "compiling" not in printed and "\ntoy: step" in printed
 
 
 def test_the_compiler_is_given_the_options_of_an_experiment(tmp_path):

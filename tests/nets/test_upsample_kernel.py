@@ -51,6 +51,7 @@ FORMS = {
     "direct": upsample.direct,
     "reordered": upsample.reordered,
     "stencil": upsample.stencil,
+    "stencil_vjp": upsample.stencil_vjp,
 }
 CASES = [(name, k) for name in FORMS for k in (2, 3) if k == 2 or "stencil" not in name]
 

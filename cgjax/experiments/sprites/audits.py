@@ -8,6 +8,7 @@ import ml_collections
 import numpy as np
 
 from cgjax.analysis import support as theory
+from cgjax.core import rng
 from cgjax.experiments.sprites import scenes, sets
 from cgjax.experiments.sprites.compositions import COMPOSITIONS, channels
 
@@ -29,15 +30,18 @@ def points(data, component, key, n_values, n_partners, n_unseen=1, alpha=False, 
         component.
     """
     values_key, partners_key, unseen_key = jax.random.split(key, 3)
-    raw = jax.random.uniform(values_key, (n_values, 5))
+    raw = rng.drawn(jax.random.uniform, values_key, (n_values, 5))
     # A numpy array: it is indexed once per value, and each index of a JAX array is a dispatch.
     others = np.asarray(sets.partners(data, component, raw, partners_key, n_partners))
-    everywhere = jax.random.uniform(unseen_key, (n_unseen, 5 * (data.n_slots - 1)))
+    everywhere = rng.drawn(jax.random.uniform, unseen_key, (n_unseen, 5 * (data.n_slots - 1)))
 
     def render(latents):
-        flat = scenes.scale_latents(latents.reshape(-1, 5))
+        # Padded to a multiple of n_values: few shapes, few programs.
+        flat = np.asarray(latents).reshape(-1, 5)
+        n = len(flat)
+        flat = scenes.scale_latents(np.pad(flat, ((0, -n % n_values), (0, 0))))
         images = draw(flat) if draw else scenes.render(flat, data.image_size, alpha)
-        return np.asarray(images).reshape(*latents.shape[:-1], *images.shape[1:])
+        return np.asarray(images)[:n].reshape(*latents.shape[:-1], *images.shape[1:])
 
     images = render(raw)
 

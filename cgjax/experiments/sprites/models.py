@@ -5,6 +5,7 @@ Wiedemer et al. 2023: f_hat(z) = C(phi_hat_1(z_1), ..., phi_hat_K(z_K)).
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -37,6 +38,8 @@ class Model(NamedTuple):
     summed: Callable = lambda params, rows, weights, colour_loss: None
     # step -> parameters that follow a schedule and are not trained; `join` adds them to `params`
     scheduled: Callable = lambda step: {}
+    # `predict` without forward-mode derivatives, for losses and scores; None: `predict` itself
+    fast_predict: Callable | None = None
 
 
 def join(params, scheduled: dict):
@@ -89,10 +92,18 @@ def _monolithic(config) -> Model:
     def init(key):
         return decoder.init(key, jnp.zeros((1, n_latents)))["params"]
 
-    def predict(params, z):
+    def predict(params, z, decoder=decoder):
         return decoder.apply({"params": params}, z)
 
-    return Model(init, predict, lambda params, z: predict(params, z)[None])
+    fast = partial(predict, decoder=_fast(decoder))
+    return Model(init, predict, lambda p, z: predict(p, z)[None], fast_predict=fast)
+
+
+def _fast(decoder):
+    """The same decoder without forward-mode derivatives, if it is faster."""
+    is_chosen = isinstance(decoder, UpsampleMLP) and decoder.form == "auto"
+    on_cpu = jax.default_backend() == "cpu"
+    return decoder.clone(form="stencil_vjp") if is_chosen and on_cpu else decoder
 
 
 def _compositional(config, kind: str) -> Model:
@@ -118,7 +129,7 @@ def _compositional(config, kind: str) -> Model:
         trained = composition.init(jax.random.fold_in(key, n_slots), n_slots)
         return {"components": components, **({"composition": trained} if trained else {})}
 
-    def slots(params, z):
+    def slots(params, z, decoder=decoder):
         components = params["components"] if composition.has_parameters else params
         if kind == "shared":
             # Scenes stay on the leading axis, so that each device draws only the scenes it holds.
@@ -126,9 +137,9 @@ def _compositional(config, kind: str) -> Model:
             return jnp.moveaxis(images.reshape(len(z), n_slots, *images.shape[1:]), 1, 0)
         return jax.vmap(lambda p, z_k: decoder.apply({"params": p}, z_k))(components, _per_slot(z))
 
-    def predict(params, z):
+    def predict(params, z, decoder=decoder):
         of_composition = params["composition"] if composition.has_parameters else {}
-        return composition.compose(of_composition, list(slots(params, z)))
+        return composition.compose(of_composition, list(slots(params, z, decoder)))
 
     known = config.model.composition in COMPOSITIONS
     fuses = kind == "compositional" and config.model.decoder == "upsample" and known
@@ -153,7 +164,8 @@ def _compositional(config, kind: str) -> Model:
             step = jnp.minimum(step, end - 1)
         return {"composition": annealed(step, end, *config.model.anneal)}
 
-    return Model(init, predict, slots, summed, scheduled)
+    fast = partial(predict, decoder=_fast(decoder))
+    return Model(init, predict, slots, summed, scheduled, fast)
 
 
 def _per_slot(z):

@@ -84,8 +84,9 @@ def _run(config, workdir: pathlib.Path, figures: bool, background, trainers) -> 
         if _compiles_ahead(part(config, workdir, kind)[0]):
             stand_in = experiment(config, model, sets.blank(config))
             ahead[kind] = background.submit(program.compiled_ahead, stand_in, config)
-            if figures or kind != "monolithic":
-                background.submit(painters[kind].compile)
+    for kind in ahead:
+        if figures or kind != "monolithic":
+            background.submit(painters[kind].compile)
     data = sets.make(config)
     say(f"{config.data.n_train:,} train / {config.eval.n:,} eval scenes · {config.data.support}")
     supports = panels.shown_supports(config)
@@ -218,7 +219,7 @@ def tables(record: list[dict]) -> list[tuple[str, str]]:
 
 def experiment(config, model: models.Model, data: dict) -> program.Experiment:
     """One model's training, as the training loop takes it."""
-    loss_fn = models.LOSSES[config.optim.loss]
+    loss_fn, predict = models.LOSSES[config.optim.loss], model.fast_predict or model.predict
     rates = config.optim
     weight = rates.loss_weight if rates.loss in options.WEIGHTED else 0.0
     scenes_last = parallel.on_nvidia()  # this layout is timed on NVIDIA GPUs only
@@ -235,16 +236,16 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
         extra = model.scheduled(step)
         value = models.mean_loss(model, params, batch, batch["mask"], rates.loss)
         if value is None:
-            prediction = model.predict(models.join(params, extra), batch["latents"])
+            prediction = predict(models.join(params, extra), batch["latents"])
             value = loss_fn(prediction, images(batch), batch["mask"], replica["loss_weight"])
         return value, (extra, {})
 
     def draw(params, latents):
         size = models.scenes_at_once(len(latents))
         if size == len(latents):
-            return model.predict(params, latents)
+            return predict(params, latents)
         drawn = jax.lax.map(
-            lambda z: model.predict(params, z), latents.reshape(-1, size, latents.shape[1])
+            lambda z: predict(params, z), latents.reshape(-1, size, latents.shape[1])
         )
         return drawn.reshape(-1, *drawn.shape[2:])
 

@@ -58,10 +58,13 @@ def make(config) -> dict:
 
 def described(config, train, familiar, everything) -> dict:
     """The sets of `make` from raw latents [n, 5 K]; it can be traced."""
-    data = config.data
+    data, ends = config.data, (len(train), len(train) + len(familiar))
+    # One call for all scenes: one program to compile.
+    rows = scenes.describe(jnp.concatenate([train, familiar, everything]), data.image_size)
+    parts = jax.tree.map(lambda leaf: jnp.split(leaf, ends), rows)
     sets = {
-        name: scenes.describe(raw, data.image_size)
-        for name, raw in (("train", train), ("id", familiar), ("all", everything))
+        name: {key: leaves[i] for key, leaves in parts.items()}
+        for i, name in enumerate(("train", "id", "all"))
     }
     if has_gaps(data):
         sets["id"]["in_gap"], sets["all"]["in_gap"] = (

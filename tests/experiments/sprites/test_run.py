@@ -251,3 +251,13 @@ def test_the_figure_of_supports_shows_that_of_the_run(row, changes, is_named):
     if not is_named:
         points = sets.sample(config.data, jax.random.key(3), 400)
         np.testing.assert_array_equal(arrays["supports/this_run"], points[:, (0, 5)])
+
+
+@pytest.mark.parametrize("row", ["gap_0.4", "random_compositional"])
+def test_blank_sets_have_the_shapes_of_the_real_ones(row):
+    config = settings(row)
+    blank, made = (
+        jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), sets_of(config))
+        for sets_of in (sets.blank, sets.make)
+    )
+    assert blank == made
