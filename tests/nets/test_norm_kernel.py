@@ -89,6 +89,7 @@ def test_bfloat16_values(example):
     np.testing.assert_allclose(y.astype(jnp.float32), wanted, rtol=2**-8, atol=1e-6)
 
 
+@pytest.mark.slow  # 6 s: each kernel is compared above and in `test_conv_kernel`
 def test_a_network_by_kernels(monkeypatch):
     """Convolutions, norms, what blocks add: the same loss, statistics and gradients."""
     own = functools.partial(conv.Settings, tuning=CONV, interpret=True)
