@@ -48,7 +48,9 @@ def plain(params, stats, x, before, added, rectify):
     return y, changed["batch_stats"]
 
 
-@pytest.mark.parametrize("given", [(), ("before", "added", "rectify")])
+@pytest.mark.parametrize(
+    "given", [pytest.param((), marks=pytest.mark.slow), ("before", "added", "rectify")]
+)
 def test_two_networks_at_once(example, given):
     x, added, params, stats = example
     seen = jnp.asarray(np.random.default_rng(1).normal(size=SHAPE), jnp.float32)
