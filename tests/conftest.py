@@ -60,11 +60,12 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
 
 # The files that take longest, longest first: a long file that starts last leaves a core idle.
 LONGEST = (
-    "test_unread_keys", "test_notebooks", "test_ntk", "test_identify", "test_machines",
-    "test_subnetwork_runs", "test_kernels_bench", "test_main", "test_lens_reports", "test_train",
-    "test_under_jit", "test_support_studies", "test_models", "test_lenses", "test_jumps",
-    "test_resistance_runs", "test_trust", "test_dependence", "test_scenes", "test_support",
-    "test_counterexamples", "test_pairs",
+    "test_unread_keys", "test_notebooks", "test_ntk", "test_subnetwork_runs", "test_machines",
+    "test_identify", "test_main", "test_lens_reports", "test_models", "test_train", "test_images",
+    "test_under_jit", "test_upsample_kernel", "test_bump_figures", "test_support_studies",
+    "test_lenses", "test_kernels_bench", "test_scenes", "test_bump_training", "test_support",
+    "test_decoders", "test_resistance_runs", "test_trust", "test_dependence",
+    "test_counterexamples", "test_report", "test_pairs",
 )  # fmt: skip
 
 
@@ -98,9 +99,12 @@ def coarse_figures():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def record_is_read_once():
-    """Entries of the repository's record are parsed and checked once: no test changes them."""
-    from cgjax import report
+def files_are_read_once():
+    """Config files of one text are compiled once, entries of the repository's record read once.
+
+    No test changes the record.
+    """
+    from cgjax import config, report
 
     read, known = report._read_entry, functools.cache(report._read_entry)
 
@@ -109,6 +113,7 @@ def record_is_read_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "_read_entry", entry)
+        patch.setattr(config, "compile", functools.cache(compile), raising=False)
         yield
 
 

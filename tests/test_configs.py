@@ -24,10 +24,10 @@ def test_row_in_every_size(family, row):
         config = configs.load(f"{family}:{arg.strip(',')}")  # refuses what is not allowed
         assert (config.family, config.row, config.size) == (family, row, size)
         assert config.is_locked
-        fixed = {"family", "row", "size", "study"}
+        fixed, declared = {"family", "row", "size", "study"}, declare.declared_keys(config)
         for name in set(declare.keys(config)) - fixed:
             known = name if not name.startswith("parts.") else name.split(".", 2)[2]
-            assert known in declare.declared_keys(config), f"{name} is not declared"
+            assert known in declared, f"{name} is not declared"
         if family == "sprites" and row in PAPERS_OWN and size in ("fast", "paper"):
             per_epoch = arrays.n_batches(config.data.n_train, config.data.batch)
             assert config.optim.lr_every == config.train.steps_per_call == per_epoch == 196

@@ -133,7 +133,13 @@ OPEN = {
 }
 
 
-@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("circle", "one line")))
+        for name in OPEN
+    ],
+)
 def test_the_open_share_of_another_implementation(name):
     rng = np.random.default_rng(1)
     p, q = SQUARES[name][0](rng, 400), rng.uniform(size=(300, 2))

@@ -1,6 +1,5 @@
 """Kernel machines: stored predictions, scikit-learn, optimality conditions, awkward kernels."""
 
-import functools
 import itertools
 import subprocess
 import sys
@@ -19,16 +18,14 @@ examples = settings(max_examples=15, deadline=None, derandomize=True, database=N
 HARD = 1e10
 # Machines are compiled for each shape: small problems come as 6 kernels on 12 points.
 BATCH, POINTS = 6, 12
-QUICK = {"xla_backend_optimization_level": 0}
 
 
-def quick(machine, **options):
-    """The machine, compiled in half the time: for shapes that one test has."""
+def compiled(machine):
+    """The machine in a program of the caller's, in float64."""
 
     def solved(*arrays, **more):
         with jax.enable_x64(True):
-            program = jax.jit(functools.partial(machine, **options), compiler_options=QUICK)
-            return jax.tree.map(np.asarray, program(*arrays, **more))
+            return jax.tree.map(np.asarray, jax.jit(machine)(*arrays, **more))
 
     return solved
 
@@ -72,7 +69,7 @@ class Cases:
 def test_stored_interpolation(golden, bias):
     cases = Cases(golden("kernels/task_kernel_predictions"))
     suffix = "_bias" if bias else ""
-    solved = quick(machines.solve_ridge, bias=bias)(cases.k_train, cases.y, mask=cases.mask)
+    solved = machines.solve_ridge(cases.k_train, cases.y, bias=bias, mask=cases.mask)
     cases.compare(solved, f"pred_minnorm{suffix}", 1e-8)
     for dual, mask, stored in zip(solved.dual, cases.mask, cases.stored(f"dual_minnorm{suffix}")):
         np.testing.assert_allclose(dual[mask], stored, atol=1e-8)
@@ -85,7 +82,7 @@ def test_stored_interpolation(golden, bias):
 def test_stored_svc(golden):
     cases = Cases(golden("kernels/task_kernel_predictions"), only_classes=True)
     assert len(cases.names) == 11
-    solved = quick(machines.solve_svc)(cases.k_train, cases.y, HARD, mask=cases.mask)
+    solved = machines.solve_svc(cases.k_train, cases.y, HARD, mask=cases.mask)
     assert np.all(solved.converged) and np.all(solved.separable)
     np.testing.assert_allclose(solved.margin, 1, atol=1e-9)
     cases.compare(solved, "decision_svc_tight", 1e-6)
@@ -95,7 +92,7 @@ def test_stored_svc(golden):
 def test_stored_svr(golden):
     """Stored to scikit-learn's default tolerance: ours are closer to the optimum."""
     cases = Cases(golden("kernels/task_kernel_predictions"))
-    solved = quick(machines.solve_svr)(cases.k_train, cases.y, HARD, 0.1, mask=cases.mask)
+    solved = machines.solve_svr(cases.k_train, cases.y, HARD, 0.1, mask=cases.mask)
     assert np.all(solved.converged) and np.all(solved.separable)
     np.testing.assert_allclose(solved.margin, 0, atol=1e-9)
     cases.compare(solved, "pred_svr", 2e-3)
@@ -123,8 +120,8 @@ def phase_map(golden, every):
     kernel = salience.overlap_kernel(x, x, kappa)
     masks = trains[:, None]
     f = (
-        quick(machines.svc)(kernel, y, kernel, HARD, mask=masks),
-        quick(machines.ridgeless)(kernel, y, kernel, mask=masks),
+        machines.svc(kernel, y, kernel, HARD, mask=masks),
+        machines.ridgeless(kernel, y, kernel, mask=masks),
     )
     solved = [np.all((y * values > 0) | masks, axis=-1) for values in f]
     margin = [np.mean(y * values, axis=-1, where=~masks) for values in f]
@@ -227,7 +224,7 @@ def test_ridge_is_the_regularised_solve(noisy):
 
 def test_machines_without_a_bias(noisy):
     kernel, labels, _ = noisy
-    solved = quick(machines.solve_svc, bias=False)(kernel, labels, 10.0)
+    solved = machines.solve_svc(kernel, labels, 10.0, bias=False)
     assert np.all(solved.converged) and np.all(solved.bias == 0)
     f = machines.predict(solved, kernel)
     alpha = labels * solved.dual
@@ -360,32 +357,30 @@ def low_rank(seed, n_cases, points):
     return features @ features.transpose(0, 2, 1), labels
 
 
-@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("bias", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_hard_margins_of_sets_that_cannot_be_separated(bias):
     """Duals at the largest price, kernels singular on the support vectors."""
     kernel, labels = low_rank(0, 300, 2 * POINTS)
-    solved = quick(machines.solve_svc, bias=bias)(kernel, labels, HARD)
+    solved = machines.solve_svc(kernel, labels, HARD, bias=bias)
     assert np.all(solved.converged) and np.mean(solved.separable) < 0.1
     # Beyond the price nothing is gained: f is that of the soft margin.
     f = machines.predict(solved, kernel)
     assert np.all(np.abs(f) < 1e3)
 
 
-def test_machines_that_were_not_found_predict_nan(noisy, monkeypatch):
+@pytest.mark.parametrize("machine", ["svc", pytest.param("svr", marks=pytest.mark.slow)])
+def test_machines_that_were_not_found_predict_nan(noisy, monkeypatch, machine):
     kernel, labels, targets = noisy
     monkeypatch.setattr(machines, "_STEPS", 2)
     # Other shapes than elsewhere: nothing compiled before is used again.
-    kernel, labels, targets = kernel[:, :11, :11], labels[:, :11], targets[:, :11]
-    solved = machines.solve_svc(kernel, labels, 100.0)
-    assert not np.all(solved.converged)
-    for machine in (machines.svc, jax.jit(machines.svc)):
-        f = np.asarray(machine(kernel, labels, kernel, 100.0))
-        np.testing.assert_array_equal(np.isnan(f).any(axis=1), ~solved.converged)
-        np.testing.assert_array_equal(np.isnan(f).all(axis=1), ~solved.converged)
-    solved = machines.solve_svr(kernel, targets, 100.0, 0.1)
-    f = np.asarray(machines.svr(kernel, targets, kernel, 100.0, 0.1))
-    assert not np.all(solved.converged)
-    np.testing.assert_array_equal(np.isnan(f).all(axis=1), ~solved.converged)
+    kernel, y = kernel[:, :11, :11], {"svc": labels, "svr": targets}[machine][:, :11]
+    rest = {"svc": (100.0,), "svr": (100.0, 0.1)}[machine]
+    is_found = np.asarray(getattr(machines, f"solve_{machine}")(kernel, y, *rest).converged)
+    assert not np.all(is_found)
+    predict = getattr(machines, machine)
+    for f in (predict(kernel, y, kernel, *rest), jax.jit(predict)(kernel, y, kernel, *rest)):
+        np.testing.assert_array_equal(np.isnan(f).any(axis=1), ~is_found)
+        np.testing.assert_array_equal(np.isnan(f).all(axis=1), ~is_found)
 
 
 @pytest.mark.slow  # 12 s: a hang that LAPACK had; many machines in one program
@@ -422,7 +417,7 @@ def test_vmap_is_a_leading_axis(noisy):
     kernel, labels, _ = noisy
     expected = machines.svc(kernel, labels, kernel[:, :5], 10.0)
     twice = jax.vmap(jax.vmap(machines.svc, (None, 0, None, None)), (0, None, 0, None))
-    found = quick(twice)(kernel[:2], labels, kernel[:2, :5], 10.0)
+    found = compiled(twice)(kernel[:2], labels, kernel[:2, :5], 10.0)
     np.testing.assert_allclose(found[[0, 1], [0, 1]], expected[:2], atol=1e-10)
     off = jax.vmap(machines.ridgeless)(kernel, labels, kernel)
     np.testing.assert_allclose(off, machines.ridgeless(kernel, labels, kernel), atol=1e-9)
@@ -438,7 +433,7 @@ def test_accelerators_leave_slow_problems_to_blocks(noisy, monkeypatch):
     shape = (BATCH, 1, POINTS)
     mask, box = np.ones((BATCH, POINTS), bool), np.full(BATCH, 10.0)
     problems = (kernel, labels.reshape(shape), -np.ones(shape), box, mask, 1.0 * mask)
-    found = quick(machines.central_path)(*problems)
+    found = compiled(machines.central_path)(*problems)
     assert np.all(found.is_done)
     np.testing.assert_array_equal(found.n_steps, expected.n_steps)
     np.testing.assert_allclose(found.dual, expected.dual, atol=1e-6)
@@ -458,7 +453,7 @@ def test_derivatives_with_respect_to_salience(machine):
 
     with jax.enable_x64(True):
         free = jnp.array([0.20350064, 0.09423825])
-        value_and_grad = jax.jit(jax.value_and_grad(margin), compiler_options=QUICK)
+        value_and_grad = jax.jit(jax.value_and_grad(margin))
         _, gradient = value_and_grad(free)
         shifts = 1e-5 * jnp.eye(2)
         ends = [[value_and_grad(free + sign * row)[0] for sign in (1, -1)] for row in shifts]

@@ -389,7 +389,14 @@ class Net:
         return self.scale * relu_net(params, x)
 
 
-@pytest.mark.parametrize("how", ({}, {"tile": 2}, {"tile": 2, "algorithm": "vector"}))
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        pytest.param({"tile": 2}, marks=pytest.mark.slow),
+        {"tile": 2, "algorithm": "vector"},
+    ],
+)
 def test_f_is_not_kept_in_memory(mlp, how):
     """A closure and its arrays are free once the caller drops it, and so are its programs."""
     params, x, _ = mlp

@@ -170,6 +170,7 @@ def test_parts_are_timed_when_all_of_them_are_compiled(capsys):
     assert "b: no room\n" in capsys.readouterr().out
 
 
+@pytest.mark.slow  # 4 s: a training step for one and for two seeds is compiled
 @pytest.mark.usefixtures("one_device")
 def test_steps_of_image_networks_are_tabled(capsys):
     sizes = {"model.convnet.channels": (2,), "model.convnet.hidden": (3,), "eval.layers": (2,)}

@@ -74,7 +74,7 @@ def test_seeds_as_an_axis_equal_single_runs(whole, tmp_path):
         np.testing.assert_allclose(history["loss"][:, 0], whole[1]["loss"][:, seed], rtol=1e-4)
 
 
-@pytest.mark.parametrize("own_data", [False, True])
+@pytest.mark.parametrize("own_data", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_seeds_in_turn_equal_seeds_together(own_data, tmp_path):
     runs = []
     for at_once in (0, 2):
@@ -117,7 +117,10 @@ def test_seeds_can_be_added_to_a_finished_run(whole, tmp_path):
     assert folders == ["seeds_0_2", "seeds_1"]
 
 
-@pytest.mark.parametrize("n_seeds, mesh", [(1, (1, 8)), (2, (2, 4)), (8, (8, 1))])
+@pytest.mark.parametrize(
+    "n_seeds, mesh",
+    [(1, (1, 8)), (2, (2, 4)), pytest.param(8, (8, 1), marks=pytest.mark.slow)],
+)
 def test_eight_devices_agree_with_one(n_seeds, mesh, tmp_path, monkeypatch):
     settings = toy.config(seeds=tuple(range(n_seeds)))
     with monkeypatch.context() as patch:

@@ -47,7 +47,18 @@ def apply(module, params, z):
 
 @pytest.mark.parametrize(
     "name, form",
-    [(n, f) for n in UPSAMPLE for f in PLAIN if (n, f) != ("upsample_k3_small", "stencil")],
+    [
+        *(("upsample_rgb", form) for form in PLAIN),
+        *((name, "stencil") for name in ("upsample_rgba_small", "upsample_mono_small")),
+        ("upsample_k3_small", "direct"),
+        # Forms are compared with each other in `test_upsample_kernel`.
+        *(
+            pytest.param(name, form, marks=pytest.mark.slow)
+            for name in ("upsample_rgba_small", "upsample_mono_small")
+            for form in ("direct", "reordered")
+        ),
+        pytest.param("upsample_k3_small", "reordered", marks=pytest.mark.slow),
+    ],
 )
 def test_upsample_golden(nets, name, form):
     params, z, out, n = nets(name)
@@ -112,7 +123,9 @@ def test_tree_is_plain():
     assert set(params["conv_0"]) == {"kernel", "bias"}
 
 
-@pytest.mark.parametrize("form", PLAIN)
+@pytest.mark.parametrize(
+    "form", ["direct", "stencil", pytest.param("reordered", marks=pytest.mark.slow)]
+)
 def test_jacfwd_agrees_with_differences(nets, form):
     params, z, _, _ = nets("upsample_rgba_small")
     module = UPSAMPLE["upsample_rgba_small"].clone(form=form)

@@ -48,7 +48,9 @@ def plain(params, stats, x, before, added, rectify):
     return y, changed["batch_stats"]
 
 
-@pytest.mark.parametrize("given", [(), ("before", "added", "rectify")])
+@pytest.mark.parametrize(
+    "given", [pytest.param((), marks=pytest.mark.slow), ("before", "added", "rectify")]
+)
 def test_two_networks_at_once(example, given):
     x, added, params, stats = example
     seen = jnp.asarray(np.random.default_rng(1).normal(size=SHAPE), jnp.float32)
@@ -89,6 +91,7 @@ def test_bfloat16_values(example):
     np.testing.assert_allclose(y.astype(jnp.float32), wanted, rtol=2**-8, atol=1e-6)
 
 
+@pytest.mark.slow  # 6 s: each kernel is compared above and in `test_conv_kernel`
 def test_a_network_by_kernels(monkeypatch):
     """Convolutions, norms, what blocks add: the same loss, statistics and gradients."""
     own = functools.partial(conv.Settings, tuning=CONV, interpret=True)

@@ -238,7 +238,7 @@ def reference(golden):
     return loaded(golden, "resnet", NET)
 
 
-@pytest.mark.parametrize("form", ["direct", "patches"])
+@pytest.mark.parametrize("form", [pytest.param("direct", marks=pytest.mark.slow), "patches"])
 def test_golden(reference, form):
     variables, x, arrays = reference
     net = NET.clone(form=form)

@@ -21,8 +21,6 @@ START = 2  # of the decoders: their stages go on to sizes with an interior
 SMALL = Tuning(*[Launch(tile=2, span=2)] * len(Tuning._fields))._replace(
     narrow_mix=Launch(tile=2, early=True)
 )
-# The kernels are large programs for XLA's CPU backend.
-QUICK = {"xla_backend_optimization_level": 0}
 
 
 def reference64(x, kernel, bias):
@@ -40,11 +38,12 @@ def reference64(x, kernel, bias):
     return sum(windows) + bias
 
 
-def example(key, k=2, out=5):
-    keys = jax.random.split(key, 3)
-    x = jax.random.normal(keys[0], (BATCH, N, N, 6))
-    kernel = jax.random.normal(keys[1], (k, k, 6, out))
-    return x, kernel, jax.random.normal(keys[2], (out,))
+def normal(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def example(k=2, out=5):
+    return normal(k, BATCH, N, N, 6), normal(10 + k, k, k, 6, out), normal(20 + k, out)
 
 
 FORMS = {
@@ -58,7 +57,7 @@ CASES = [(name, k) for name in FORMS for k in (2, 3) if k == 2 or "stencil" not 
 
 @pytest.mark.parametrize("name, k", CASES)
 def test_forms_agree_with_float64(name, k):
-    arguments = example(jax.random.key(k), k)
+    arguments = example(k)
     ours = jax.jit(FORMS[name])(*arguments)
     np.testing.assert_allclose(ours, reference64(*arguments), rtol=0, atol=2e-5)
 
@@ -74,8 +73,8 @@ def test_elu_at_extremes_and_its_slope():
 
 @pytest.mark.parametrize("name, k", CASES)
 def test_gradients_agree(name, k):
-    arguments = example(jax.random.key(k), k)
-    weight = jax.random.normal(jax.random.key(9), (BATCH, 2 * N, 2 * N, 5))
+    arguments = example(k)
+    weight = normal(9, BATCH, 2 * N, 2 * N, 5)
 
     def gradients(form):
         return jax.jit(jax.grad(lambda *a: jnp.sum(weight * form(*a)), (0, 1, 2)))(*arguments)
@@ -86,25 +85,21 @@ def test_gradients_agree(name, k):
 
 @pytest.mark.parametrize("name", FORMS)
 def test_bfloat16_operands_float32_sums(name):
-    x, kernel, bias = example(jax.random.key(0))
+    x, kernel, bias = example()
     ours = jax.jit(FORMS[name])(x.astype(jnp.bfloat16), kernel, bias)
     assert ours.dtype == jnp.float32
     wanted = reference64(x, kernel, bias)
     assert np.abs(ours - wanted).max() < 0.02 * np.abs(wanted).max()
 
 
-def decoder(key, dtype, widths, batch=BATCH):
+def decoder(seed, dtype, widths, batch=BATCH):
     """Inputs, and a stage for each of `widths`, its channels; slots have their own weights."""
-    keys = jax.random.split(key, 1 + 2 * len(widths))
-    x = upsample.elu(jax.random.normal(keys[0], (SLOTS, batch, START, START, C)), dtype)
+    x = upsample.elu(jnp.asarray(normal(seed, SLOTS, batch, START, START, C)), dtype)
     convs = [
-        (
-            0.2 * jax.random.normal(keys[1 + 2 * i], (SLOTS, 2, 2, C, channels)),
-            jax.random.normal(keys[2 + 2 * i], (SLOTS, channels)),
-        )
+        (0.2 * normal(10 + i, SLOTS, 2, 2, C, channels), normal(20 + i, SLOTS, channels))
         for i, channels in enumerate(widths)
     ]
-    return x, convs
+    return x, jax.tree.map(jnp.asarray, convs)
 
 
 def plain(x, convs):
@@ -121,14 +116,14 @@ def program(stack, x, convs):
     """Compiled x, convs -> (_, images), gradients; the two slots as an array axis."""
     size = START * 2 ** len(convs)
     shape = (*x.shape[:2], size, size, convs[-1][1].shape[-1])
-    weight = jax.random.normal(jax.random.key(5), shape)
+    weight = normal(5, *shape)
 
     def loss(x, convs):
         images = jax.vmap(stack, spmd_axis_name="seed")(x, convs)
         return jnp.sum(weight * images), images
 
     jitted = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))
-    return jitted.lower(x, convs).compile(QUICK)
+    return jitted.lower(x, convs).compile()
 
 
 def value_and_grads(stack, x, convs):
@@ -140,7 +135,7 @@ def value_and_grads(stack, x, convs):
 def test_eight_devices_run_the_kernels_on_their_own_rows_and_agree_with_plain_form(monkeypatch):
     monkeypatch.setattr(upsample_kernel, "upsample_stack", kernels)
     # Three stages: an inner stage that the last kernel follows, and one that it does not.
-    x, convs = decoder(jax.random.key(1), jnp.float32, (C, C, 3), batch=4 * BATCH)
+    x, convs = decoder(1, jnp.float32, (C, C, 3), batch=4 * BATCH)
     place = parallel.layout(SLOTS, 4 * BATCH)
     assert place.mesh.devices.shape == (2, 4)
     rows = jax.NamedSharding(place.mesh, jax.P("seed", "data"))
@@ -183,7 +178,7 @@ def test_kernels_in_bfloat16_and_four_channels(monkeypatch):
         "_dot",
         lambda a, b, contract: dot(a.astype(jnp.float32), b.astype(jnp.float32), contract),
     )
-    x, convs = decoder(jax.random.key(2), jnp.bfloat16, (C, 4))
+    x, convs = decoder(2, jnp.bfloat16, (C, 4))
     ours = value_and_grads(lambda x, convs: upsample_stack(x, convs, SMALL, True), x, convs)
     wanted = value_and_grads(plain, x.astype(jnp.float32), convs)
     assert ours[0].dtype == jnp.float32 and ours[1][0].dtype == jnp.bfloat16
@@ -218,7 +213,7 @@ def nvidia(monkeypatch):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("dtype, mesh", [(jnp.float32, ()), (jnp.bfloat16, (2, 4))])
 def test_kernels_lower_for_gpus(dtype, mesh):
-    shapes = jax.eval_shape(lambda: decoder(jax.random.key(0), dtype, (C, 3), batch=4))
+    shapes = jax.eval_shape(lambda: decoder(0, dtype, (C, 3), batch=4))
 
     def loss(x, convs):
         each = jax.vmap(upsample_kernel.over_devices, spmd_axis_name="seed")
@@ -237,7 +232,7 @@ def test_kernels_lower_for_gpus(dtype, mesh):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("mesh", [(), (2, 4)])
 def test_loss_lowers_for_gpus(mesh):
-    x, convs = jax.eval_shape(lambda: decoder(jax.random.key(0), jnp.float32, (C, 3), batch=4))
+    x, convs = jax.eval_shape(lambda: decoder(0, jnp.float32, (C, 3), batch=4))
     known = [
         jax.ShapeDtypeStruct(shape, jnp.float32) for shape in ((2, 4 * START, 4), (3, 4), (4,))
     ]

@@ -39,15 +39,18 @@ def plain(x, convs, rows, images, weights):
 
 def test_devices_with_images_of_their_own_agree_with_drawn_images(monkeypatch):
     monkeypatch.setattr(upsample_loss, "_launch", lambda: (SMALL, True))
-    keys = jax.random.split(jax.random.key(0), 7)
-    x = upsample.elu(jax.random.normal(keys[0], (SLOTS, BATCH, N, N, C)))
+    rng = np.random.default_rng(0)
+    x = np.maximum(rng.normal(size=(SLOTS, BATCH, N, N, C)), -0.9)  # as after an ELU
     convs = [
-        (0.2 * jax.random.normal(keys[1 + i], (SLOTS, 2, 2, C, o)), jnp.full((SLOTS, o), 0.1 + i))
+        (0.2 * rng.normal(size=(SLOTS, 2, 2, C, o)), np.full((SLOTS, o), 0.1 + i))
         for i, o in enumerate((C, OUT))
     ]
-    rows = SIZE * jax.random.uniform(keys[3], (2, SIZE, BATCH))
-    images = jax.random.uniform(keys[4], (OUT, BATCH))
-    known = (rows, images, jnp.arange(BATCH) / BATCH)
+    known = (
+        SIZE * rng.random((2, SIZE, BATCH)),
+        rng.random((OUT, BATCH)),
+        np.arange(BATCH) / BATCH,
+    )
+    x, convs, known = jax.tree.map(lambda a: jnp.asarray(a, jnp.float32), (x, convs, known))
 
     def ours(x, convs):
         return 3 * upsample_loss.summed_loss(pixel, x, convs, *known)
@@ -56,7 +59,7 @@ def test_devices_with_images_of_their_own_agree_with_drawn_images(monkeypatch):
     assert mesh.devices.shape == (2, 4)
     with jax.set_mesh(mesh):
         lowered = jax.jit(jax.value_and_grad(ours, (0, 1))).lower(x, convs)
-    found = lowered.compile({"xla_backend_optimization_level": 0})(x, convs)
+    found = lowered.compile()(x, convs)
     wanted = jax.jit(jax.value_and_grad(lambda *a: 3 * plain(*a, *known), (0, 1)))(x, convs)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * np.abs(b).max())

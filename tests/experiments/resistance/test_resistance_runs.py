@@ -318,16 +318,17 @@ def test_settings_of_digits_by_width_and_dose():
         run.check(smoke("plane", {"model.scales": "1,2"}))
 
 
-def test_other_rows_run(tmp_path):
+# 4 s: the penalty of the remedies is compared with a closed form in `test_pairs`
+@pytest.mark.parametrize("row", ["heads", pytest.param("remedies", marks=pytest.mark.slow)])
+def test_other_rows_run(row, tmp_path):
     """Heads and a penalty on the plane: no figure, no digits."""
-    for row in ("heads", "remedies"):
-        config = smoke(row, SHALLOW)
-        name, own = next((n, o) for n, o in configs.parts(config) if n.startswith("plane"))
-        trained = of_plane.run(own, tmp_path / row, name)
-        assert np.all(np.isfinite(trained.scores["test accuracy"]))
-        if row == "heads":
-            assert np.all(np.abs(trained.scores["heads: cosine"]) <= 1 + 1e-5)
-            assert {"D[1,0]", "S_1 of head 2"} <= trained.scores.keys()
+    config = smoke(row, SHALLOW)
+    name, own = next((n, o) for n, o in configs.parts(config) if n.startswith("plane"))
+    trained = of_plane.run(own, tmp_path, name)
+    assert np.all(np.isfinite(trained.scores["test accuracy"]))
+    if row == "heads":
+        assert np.all(np.abs(trained.scores["heads: cosine"]) <= 1 + 1e-5)
+        assert {"D[1,0]", "S_1 of head 2"} <= trained.scores.keys()
 
 
 def test_verdicts():

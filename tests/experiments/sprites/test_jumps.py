@@ -94,6 +94,7 @@ def test_a_replay_repeats_the_epoch_and_its_gradients_are_exact(tiny):
     assert max(map(np.max, again.plain_error.values())) < 1e-4
 
 
+@pytest.mark.slow  # 11 s: `test_upsample_loss` compares these gradients without the loop
 def test_gradients_of_the_loop_s_program_equal_the_plain_form_s(tiny, monkeypatch):
     config, data = tiny
     compiled = functools.cache(functools.partial(jumps.compile_program, config, data=data))
