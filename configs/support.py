@@ -203,8 +203,8 @@ def get_config(arg=""):
         declare(config, {"model.composition": key("occlude_sigmoid", doc, choices=choices)})
     config.data.update(changes)
     if row == "openness":
-        sizes = {"default": (200, 120), "paper": (3000, 200)}
-        config.data.n_samples, config.data.n_asked = sizes.get(size, (300, 200))
+        default = {"n_samples": 200, "n_asked": 120, "n_pixels": 3}
+        config.data.update({"default": default, "paper": {"n_samples": 3000}}.get(size, {}))
     if size == "fast" and "n_values" in names:
         config.data.n_values = min(config.data.n_values, 64)
     if size == "smoke":
