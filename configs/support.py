@@ -43,7 +43,7 @@ ROWS = {
     ),
     "openness": (
         "What supports leave open before training, against the paper's R2 and recorded errors",
-        "4 minutes",
+        "3 minutes",
         ("image_size", "n_samples", "n_asked", "n_pixels", "lengths", "noise", "record",
          "n_recorded"),
         {},
@@ -74,7 +74,7 @@ ROWS = {
     ),
     "bound": (
         "How errors grow outside the support: the predicted amplification against recorded runs",
-        "not measured",
+        "145 seconds of CPU time",
         ("image_size", "n_samples", "n_asked", "n_pixels", "length", "noises", "record",
          "n_recorded"),
         {"n_samples": 120, "n_asked": 80, "n_pixels": 3},
@@ -93,7 +93,7 @@ _MODELS = ("network", "table", "monolithic")
 TRAINED = {
     "digits": (
         "MNIST digits in front of each other: which unseen pairs are drawn right?",
-        "as cut_outs",
+        "185 seconds of CPU time",
         _PICTURES,
         _MODELS,
         {},
@@ -114,7 +114,7 @@ TRAINED = {
     ),
     "step_c": (
         "C is a step: straight-through against smoothed training",
-        "105 seconds of CPU time",
+        "100 seconds of CPU time",
         (*_BUMPS, "model.sharpness"),
         ("straight_through", "smoothed"),
         {},
@@ -202,8 +202,9 @@ def get_config(arg=""):
         choices = names_in("experiments.sprites.compositions", "COMPOSITIONS")
         declare(config, {"model.composition": key("occlude_sigmoid", doc, choices=choices)})
     config.data.update(changes)
-    if (row, size) == ("openness", "paper"):
-        config.data.n_samples = 3000
+    if row == "openness":
+        default = {"n_samples": 200, "n_asked": 120, "n_pixels": 3}
+        config.data.update({"default": default, "paper": {"n_samples": 3000}}.get(size, {}))
     if size == "fast" and "n_values" in names:
         config.data.n_values = min(config.data.n_values, 64)
     if size == "smoke":

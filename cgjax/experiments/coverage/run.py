@@ -20,6 +20,7 @@ from cgjax.experiments.coverage import tables as markdown
 from cgjax.published.results import summary
 
 MOST = 4096  # combinations of a task
+APART = ("connected", "blocks")  # graphs whose held-out R2 a run prints first
 
 
 def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
@@ -45,7 +46,9 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     results, arrays = over_parts(config, study)
     if figures:
         drawing.draw(results, config.eval.threshold, workdir / "figures")
-    words = ("n: exponent", "bridges needed")
+    words = ("n: exponent", "bridges needed", *(f"{x}, all known: held-out R2" for x in APART))
+    # Of tasks that do not reach the threshold, the exponent of a lower one.
+    words += tuple(f"n, R2 {each:g}: exponent" for each in config.eval.other_thresholds[:1])
     extra["headlines"] = [name for name in results if name.endswith(words)]
     return results, arrays, extra
 

@@ -311,7 +311,10 @@ def unknown(config) -> np.ndarray:
     data = config.data
     names = ("seed", "image_size", "n_samples", "n_asked", "n_pixels", "lengths", "noise")
     asked = ml_collections.ConfigDict({"data": {name: data[name] for name in names}})
-    length = openness.resolved_length(asked)
+    random = sets.SUPPORTS["random"]
+    length = openness.resolved_length(
+        data.lengths, lambda length: openness.ask(asked, random, length, data.noise)[0]
+    )
     definitions = [sets.SUPPORTS[support] for support in data.supports]
     return np.array([openness.ask(asked, each, length, data.noise)[0] for each in definitions])
 

@@ -14,6 +14,7 @@ that do: those whose R2 on P is at most FITS below the best seed's of the row.
 """
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,7 @@ from cgjax.experiments.sprites import audits, scenes, sets
 from cgjax.experiments.sprites.support import soft, studies
 from cgjax.published import PUBLISHED
 
-# support: row of the paper's table
+# support: row of the paper's table; first the whole cube
 ROWS = {
     "random": "random_compositional",
     "diagonal_broad": "diagonal_broad",
@@ -104,10 +105,13 @@ def ask(config, definition, length: float, noise: float) -> tuple[float, float]:
     return np.sqrt(on_q / prior), on_q / on_p
 
 
-def resolved_length(config) -> float:
-    """The shortest length at which samples of Q itself leave at most OPEN open, else the last."""
-    for length in config.data.lengths:
-        unknown, _ = ask(config, sets.SUPPORTS["random"], length, config.data.noise)
+def resolved_length(lengths, floor: Callable) -> float:
+    """The shortest length at which samples of Q itself leave at most OPEN open, else the last.
+
+    floor: the share that they leave open at a length.
+    """
+    for length in lengths:
+        unknown = floor(length)
         say(f"length {length:g}: samples of the whole cube leave {unknown:.3g} open")
         if unknown <= OPEN:
             break
@@ -133,7 +137,7 @@ def openness(config):
         tau = stats.kendall_tau_b(-unknown, r2)
         metrics[f"tau-b(unknown, published r2_all), length {length:g}"] = tau
         say(f"length {length:g}: tau-b of what stays open with the paper's R2: {tau:.2f}")
-    length = resolved_length(config)
+    length = resolved_length(config.data.lengths, lambda length: by_length[length][0])
     unknown = by_length[length]
     metrics["length"] = length
     for name, share in zip(ROWS, unknown):
