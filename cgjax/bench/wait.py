@@ -3,7 +3,8 @@
 `python -m cgjax.bench wait` runs `sprites:smoke` twice, with an empty cache of compiled programs
 and then with the cache that the first run filled. `python -m cgjax.bench.wait <config> [flags of
 cgjax ...]` does the same with another run. The phases are read from the lines that a run prints, so
-the same program measures other versions of the package: set PYTHONPATH.
+the same program measures other versions of the package: set PYTHONPATH. CPU seconds of a phase
+include what other threads compile and draw meanwhile.
 """
 
 import os

@@ -118,9 +118,11 @@ def draw_supports(arrays, folder):
     for name in names:
         verdict = str(np.asarray(arrays.get(f"supports/{name}/verdict", "")))
         panels[name.replace("_", " ")] = (arrays[f"supports/{name}"], verdict)
+    several = len(panels) > 1
     title = (
-        "Training supports, seen in the two horizontal positions, "
-        "and the share of sprites that each identifies under hard occlusion"
+        f"{'Training supports' if several else 'The training support'}, seen in the two horizontal "
+        f"positions, and the share of sprites that {'each' if several else 'it'} identifies under "
+        "hard occlusion"
     )
     fig = plots.scatter_panels(panels, "sprite 1 x (raw)", "sprite 2 x (raw)", title)
     return [plots.save(fig, folder / "supports.png")]
