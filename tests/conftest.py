@@ -81,7 +81,7 @@ def pytest_collection_finish(session):
 
 @pytest.fixture(scope="session", autouse=True)
 def coarse_figures():
-    """Few pixels, and few layouts of a figure before it is saved. `test_plots` has all of both."""
+    """Few pixels, and few layouts of a figure before it is saved: `whole_figures` has all."""
     from cgjax.plots import style
 
     window_extent, laid_out = style._window_extent, weakref.WeakSet()
@@ -95,7 +95,16 @@ def coarse_figures():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(style.STYLE, "figure.dpi", 48)
         patch.setattr(style, "_window_extent", extent)
-        yield
+        yield {"dpi": style.DPI, "extent": window_extent}
+
+
+@pytest.fixture
+def whole_figures(coarse_figures, monkeypatch):
+    """For tests that look at pixels and places."""
+    from cgjax.plots import style
+
+    monkeypatch.setitem(style.STYLE, "figure.dpi", coarse_figures["dpi"])
+    monkeypatch.setattr(style, "_window_extent", coarse_figures["extent"])
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,6 +15,7 @@ from matplotlib.text import Text
 from cgjax import plots
 from cgjax.core.errors import BadInput
 
+pytestmark = pytest.mark.usefixtures("whole_figures")
 LABELS = ["sprite 1 x", "sprite 1 y", "sprite 1 hue"]
 LIMITS = [(-0.25, 1.25)] * 3
 TICKS = [[(0, "0.1"), (1, "0.9")]] * 3
@@ -25,16 +26,6 @@ def size_of(path):
     image = imread(path)
     assert image[..., :3].min() < 0.5 < image[..., :3].max()
     return image.shape[:2]
-
-
-WINDOW_EXTENT = plots.style._window_extent
-
-
-@pytest.fixture(autouse=True)
-def whole_figures(monkeypatch):
-    """All pixels and layouts."""
-    monkeypatch.setitem(plots.style.STYLE, "figure.dpi", plots.DPI)
-    monkeypatch.setattr(plots.style, "_window_extent", WINDOW_EXTENT)
 
 
 @pytest.fixture

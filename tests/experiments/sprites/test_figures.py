@@ -55,6 +55,7 @@ def arrays():
     return made
 
 
+@pytest.mark.usefixtures("whole_figures")
 def test_draw_makes_every_figure(arrays, tmp_path):
     results = {"demo": {"compositional/r2_all": entry(0.9, 0.1, [0.8, 1.0], 0.95)}}
     paths = figures.draw(arrays, results, tmp_path)
