@@ -138,7 +138,7 @@ SOME = {
 }
 
 # CPU time at the default size, in seconds.
-SECONDS = {"demo": 190, "addition": 130, "bumps": 120, "sprites": 145, "teacher": 100}
+SECONDS = {"demo": 190, "addition": 130, "bumps": 120, "sprites": 145, "teacher": 80}
 TIMES = {
     "smoke": "seconds, mostly compiling",
     "fast": "one to three minutes on one H200, mostly compiling",

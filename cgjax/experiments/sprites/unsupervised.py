@@ -264,8 +264,9 @@ def plan(config) -> dict:
 def load(config, workdir: pathlib.Path, kind: str = "", step=None) -> checkpoint.Loaded:
     """The trained autoencoder `kind`: images [n, H, W, 3] -> their reconstruction."""
     kind = checkpoint.choose(kind, config.model.kinds, workdir)
-    model, (_, grid) = build(config, kind), experiment(config, kind, {})
-    params, extra, steps = checkpoint.read_trained(workdir / kind, grid.names(), step)
+    model, (trained, _) = build(config, kind), experiment(config, kind, {})
+    names = train.replica_names(trained)  # in float32, as they were saved
+    params, _, steps = checkpoint.read_trained(workdir / kind, names, step)
 
     def predict(params, images):
         return model.decode(params, model.encode(params, images))
