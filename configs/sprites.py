@@ -254,7 +254,7 @@ DEFAULT = {
 }
 
 TIMES = {
-    "default": "3 minutes on two CPU cores",
+    "default": "2 minutes on two CPU cores",
     "smoke": "a minute, mostly compiling",
     "fast": "2 to 6 minutes for 3 seeds on one H200",
     "paper": "6 minutes for a seed on one H200, two at once (monolithic 9, from its measured step)",

@@ -202,9 +202,8 @@ def get_config(arg=""):
         choices = names_in("experiments.sprites.compositions", "COMPOSITIONS")
         declare(config, {"model.composition": key("occlude_sigmoid", doc, choices=choices)})
     config.data.update(changes)
-    if row == "openness":
-        default = {"n_samples": 200, "n_asked": 120, "n_pixels": 3}
-        config.data.update({"default": default, "paper": {"n_samples": 3000}}.get(size, {}))
+    if (row, size) == ("openness", "paper"):
+        config.data.n_samples = 3000
     if size == "fast" and "n_values" in names:
         config.data.n_values = min(config.data.n_values, 64)
     if size == "smoke":

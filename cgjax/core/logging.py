@@ -154,12 +154,12 @@ def _plain(value):
 class Progress:
     """The progress line: live on a terminal, else a plain line at most every `every_s` seconds.
 
-    Outside the main thread it is plain and starts with `name`, that of the part.
+    It starts with `name`, that of the part. Outside the main thread it is plain.
     """
 
     def __init__(self, total: int, headline: str, name: str = "", every_s: float = 15.0):
         self.total, self.headline, self.every_s = total, headline, every_s
-        self.name = "" if in_main_thread() or not name else f"{name}: "
+        self.name = f"{name}: " if name else ""
         self.score = float("nan")
         self.started = self.first_step = None
         self.last_time, self.head, self.tail, self.last_line = 0.0, "", "", ""
