@@ -115,7 +115,8 @@ def few_stops(monkeypatch):
     They are slow and read no keys.
     """
     monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-    monkeypatch.setattr(sprites, "draw", lambda *arguments: [])
+    for name in ("draw_before_training", "draw_parts", "draw_together"):
+        monkeypatch.setattr(sprites, name, lambda *arguments: [])
     monkeypatch.setattr(bumps, "draw", lambda *arguments: [])
     monkeypatch.setattr(resistance, "draw", lambda *arguments: [])
     monkeypatch.setattr(subnetworks, "draw", lambda *arguments: [])
