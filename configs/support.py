@@ -74,7 +74,7 @@ ROWS = {
     ),
     "bound": (
         "How errors grow outside the support: the predicted amplification against recorded runs",
-        "145 seconds of CPU time",
+        "145 s of CPU time",
         ("image_size", "n_samples", "n_asked", "n_pixels", "length", "noises", "record",
          "n_recorded"),
         {"n_samples": 120, "n_asked": 80, "n_pixels": 3},

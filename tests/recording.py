@@ -19,6 +19,7 @@ from ml_collections.config_dict import config_dict
 
 from cgjax.config.declare import keys
 from cgjax.config.overrides import FIXED
+from cgjax.core import rng
 
 
 class EverythingRead(BaseException):
@@ -223,4 +224,5 @@ def nothing_compiles():
         patch.setattr(jax, "vmap", unless_analysis(jax.vmap, _first_of(jax.vmap)))
         patch.setattr(jax, "value_and_grad", _value_and_zeros)
         patch.setattr(jax, "grad", _zeros)
+        patch.setattr(rng, "_compiled", rng._compiled.__wrapped__)  # its cache outlives the block
         yield
