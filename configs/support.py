@@ -43,7 +43,7 @@ ROWS = {
     ),
     "openness": (
         "What supports leave open before training, against the paper's R2 and recorded errors",
-        "85 seconds of CPU time",
+        "4 minutes",
         ("image_size", "n_samples", "n_asked", "n_pixels", "lengths", "noise", "record",
          "n_recorded"),
         {},
