@@ -103,7 +103,7 @@ def full(config):
 
 def laptop(config):
     """Three seeds; fewer values, sizes and widths. Row `teacher` trains the MLP alone, with five
-    seeds: the transformer does not fit in 2,000 steps, 180 s of CPU time for one seed."""
+    seeds: the transformer does not fit its table in 2,000 steps."""
     is_teacher = config.row == "teacher"
     config.train.seeds = tuple(range(5 if is_teacher else 3))
     config.data.update({"n_values": (6, 8, 12), "base": 12, "n_sizes": 5, "batch": 32})

@@ -149,12 +149,7 @@ def _up(padded, axis):
         points = lax.slice_in_dim(padded, 1 + offset, 1 + offset + n, axis=axis)
         return lax.slice_in_dim(points, half * c, half * c + c, axis=3)
 
-    first, second, further = tap(0, 0), tap(1, 0), tap(1, 1)
-    y0 = w.even * tap(0, -1) + (1 - w.even) * first + (1 - w.odd) * second + w.odd * further
-    y1 = (1 - w.odd) * first + w.odd * tap(0, 1)
-    y1 += w.next_even * second + (w.inner - w.next_even) * further
-    y = jnp.stack([y0, y1], axis + 1)
-    return y.reshape(*padded.shape[:axis], 2 * n, *padded.shape[axis + 1 : 3], c)
+    return _outputs(w, axis, tap(0, -1), tap(0, 0), tap(0, 1), tap(1, 0), tap(1, 1))
 
 
 def _down(padded, axis):
@@ -189,12 +184,16 @@ def _double(first, second, axis):
     n = first.shape[axis]
     w = _weights(n, axis, first.dtype)
     before, after = _neighbour(first, axis, -1), _neighbour(first, axis, 1)
-    further = _neighbour(second, axis, 1)
+    return _outputs(w, axis, before, first, after, second, _neighbour(second, axis, 1))
+
+
+def _outputs(w, axis, before, first, after, second, further):
+    """Even and odd outputs along an axis, from neighbours in the inputs of the two taps."""
     y0 = w.even * before + (1 - w.even) * first + (1 - w.odd) * second + w.odd * further
     y1 = (1 - w.odd) * first + w.odd * after
     y1 += w.next_even * second + (w.inner - w.next_even) * further
     y = jnp.stack([y0, y1], axis + 1)
-    return y.reshape(*first.shape[:axis], 2 * n, *first.shape[axis + 1 :])
+    return y.reshape(*first.shape[:axis], -1, *first.shape[axis + 1 :])
 
 
 def _neighbour(x, axis, offset):

@@ -48,8 +48,9 @@ def join(params, scheduled: dict):
 
 
 def scenes_at_once(n: int) -> int:
-    """How many of n scenes a model draws at once: on a CPU, as many as fit into the cache."""
-    return math.gcd(n, 50) if jax.default_backend() == "cpu" else n
+    """How many of n scenes, a divisor of n, a model draws at once: on a CPU, few fit its cache."""
+    most = min(n, 50) if jax.default_backend() == "cpu" else n
+    return next(size for size in range(most, 0, -1) if n % size == 0)
 
 
 def build(config, kind: str) -> Model:
@@ -101,9 +102,9 @@ def _monolithic(config) -> Model:
 
 def _fast(decoder):
     """The same decoder without forward-mode derivatives, if it is faster."""
-    is_chosen = isinstance(decoder, UpsampleMLP) and decoder.form == "auto"
+    is_free = isinstance(decoder, UpsampleMLP) and (decoder.form, decoder.kernel) == ("auto", 2)
     on_cpu = jax.default_backend() == "cpu"
-    return decoder.clone(form="stencil_vjp") if is_chosen and on_cpu else decoder
+    return decoder.clone(form="stencil_vjp") if is_free and on_cpu else decoder
 
 
 def _compositional(config, kind: str) -> Model:

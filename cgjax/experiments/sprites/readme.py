@@ -6,6 +6,7 @@ record: the recorded runs; studies: {"optimiser": the study of low seeds}.
 import pathlib
 
 import numpy as np
+import scipy.stats
 
 from cgjax import plots
 from cgjax.analysis import stats
@@ -118,8 +119,14 @@ def rate_at_paper(record: list[dict], studies: dict) -> str:
     rows = ("orthogonal_compositional", "diagonal_broad")
     values = [r2 for row in rows for r2 in _at_paper(record, row)["metrics"]["r2_all"]["values"]]
     n_low = sum(r2 < LOW_AT_PAPER for r2 in values)
-    low, high = stats.share_interval(n_low, len(values))
-    return f"{n_low} of {len(values)} seeds (95 % interval {low:.2f} to {high:.2f})"
+    n, (low, high) = len(values), stats.share_interval(n_low, len(values))
+    # The paper has five seeds in each row. A low one would give a larger standard deviation.
+    p = scipy.stats.fisher_exact([[n_low, n - n_low], [0, 5 * len(rows)]]).pvalue
+    return (
+        f"{n_low} of {n} seeds (95 % interval {low:.2f} to {high:.2f}) of "
+        f"{' and '.join(f'`{row}`' for row in rows)} end below {LOW_AT_PAPER}; the paper's "
+        f"{5 * len(rows)} seeds of these rows have none (Fisher's exact test: p = {p:.2f})"
+    )
 
 
 def seed_1_earlier(record: list[dict], studies: dict) -> str:
