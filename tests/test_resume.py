@@ -67,19 +67,24 @@ def test_a_signal_while_compiling_ends_the_run(number, lab, tmp_path):
     assert_same_bits(lab / "whole", workdir)
 
 
-def test_a_signal_between_parts_and_while_drawing(lab, tmp_path):
-    workdir, flags = tmp_path / "run", ("--config=sprites:smoke",)
+def test_a_signal_while_two_models_train_and_while_drawing(lab, tmp_path):
+    """On a CPU both models of a sprites run train side by side: both save, and both resume."""
+    workdir, kinds = tmp_path / "run", ("compositional", "monolithic")
+    lengths = ("train.steps=240", "eval.every=240", "checkpoint.every=60")
+    flags = ("--config=sprites:smoke", *(f"--config.{length}" for length in lengths))
     running = victim.start(workdir, lab, flags)
-    assert wait_until(running, lambda: "compositional: drawing" in running.out)
+    assert wait_until(running, lambda: all(logged_steps(workdir / kind) >= 5 for kind in kinds))
     running.send(signal.SIGTERM)
     one_line(running, 3, "SIGTERM", "run the same command")
-    assert not (workdir / "monolithic/checkpoints").exists()
+    assert all(0 < newest(workdir / kind) < 240 for kind in kinds)
     running = victim.start(workdir, lab, flags)
-    assert wait_until(running, lambda: "monolithic: drawing" in running.out)
+    assert wait_until(running, lambda: "drawing" in running.out)
     running.send(signal.SIGINT)
     one_line(running, 3, "SIGINT")
     victim.finish(workdir, lab, flags)
     assert (workdir / "results.json").exists() and list((workdir / "figures").glob("*.png"))
+    victim.finish(tmp_path / "whole", lab, flags)
+    assert_same_bits(tmp_path / "whole", workdir)
 
 
 def test_a_live_run_can_be_read_and_is_left_alone(lab, tmp_path):

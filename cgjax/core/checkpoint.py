@@ -4,12 +4,14 @@ A *group* is a set of replicas that were trained together. Each group has a fold
 `checkpoints/`, and next to it a json file with the names of its replicas.
 """
 
+import contextlib
 import json
 import logging
 import os
 import pathlib
 import re
 import shutil
+import threading
 import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -204,7 +206,14 @@ def open_group(folder: pathlib.Path, step=None) -> Saved:
 
 
 class Checkpoints:
-    """The checkpoints of one group, for the process that trains it."""
+    """The checkpoints of one group, for the process that trains it.
+
+    Orbax numbers the saves of a process by one counter, and mixes up the folders of two saves that
+    are in progress at once. Trainings in several threads therefore save in turn.
+    """
+
+    _turn = threading.Lock()  # of all groups
+    _last_manager = None  # which saved last in this process
 
     def __init__(self, folder: pathlib.Path, keep: tuple[int, ...] = ()):
         self.folder = pathlib.Path(folder).absolute()
@@ -239,13 +248,16 @@ class Checkpoints:
             snapshot = tree.flat(parallel.fetch(state))
             sums = {name: tree.checksum(leaf) for name, leaf in snapshot.items()}
             meta = {**meta, "step": step, "checksums": sums}
-            self.manager.save(
-                step,
-                args=ocp.args.Composite(
-                    state=ocp.args.StandardSave(snapshot),
-                    meta=ocp.args.JsonSave({**meta, "crc": _meta_crc(meta)}),
-                ),
+            args = ocp.args.Composite(
+                state=ocp.args.StandardSave(snapshot),
+                meta=ocp.args.JsonSave({**meta, "crc": _meta_crc(meta)}),
             )
+            with Checkpoints._turn:
+                if Checkpoints._last_manager not in (None, self.manager):
+                    with contextlib.suppress(Exception):  # raised again in the thread that saved it
+                        Checkpoints._last_manager.wait_until_finished()
+                Checkpoints._last_manager = self.manager
+                self.manager.save(step, args=args)
 
     def _open(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

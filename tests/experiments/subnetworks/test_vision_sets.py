@@ -147,8 +147,8 @@ def test_speed_is_measured():
 
 CHILD = """
 import sys
-from cgjax.experiments.subnetworks.vision import cache, sets
-cache.CHUNK = 4
+from cgjax.experiments.subnetworks.vision import sets
+sets.CHUNK = 4
 folder, n = sys.argv[1], int(sys.argv[2])
 sets.load("number-contact", "val", "compositional", n, 32, 0, folder, processes=2)
 """
@@ -165,6 +165,7 @@ def child(folder, n):
 def test_a_killed_run_goes_on(tmp_path):
     process = child(tmp_path, 400)
     while len(list(tmp_path.rglob("*.npz"))) < 5:
+        assert process.poll() is None, "the process ended before it was killed"
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
