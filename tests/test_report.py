@@ -219,8 +219,6 @@ CONSTANTS = {
         "masks.from_one": inspect.signature(masks.beta_schedule).parameters["from_one"].default,
     },
 }
-# Rows that have changed since: (row, label).
-CHANGED = {("needed", "within_a_pixel")}
 # Keys that runs of a label were given other values of.
 _SPLITS = ("data.splits", "masks.epochs", "train.epochs")
 GIVEN = {
@@ -245,8 +243,6 @@ def test_recorded_configs_are_still_known(family):
     known = {name for row in rows for name in configs.keys(module.get_config(f"{row},fast"))}
     known |= set(getattr(module, "OPTIONAL", ()))  # those that other choices read
     for entry in report.entries(family):
-        if (entry["row"], entry["label"]) in CHANGED:
-            continue
         config = configs.load(f"{family}:{entry['row']},{entry['size']}")
         recorded = configs.from_json(json.dumps(entry["config"]))
         # A part may have its own value.
