@@ -19,7 +19,8 @@ class Stop:
     """A flag that is True once this process has received a signal to stop."""
 
     def __init__(self):
-        self.number, self.waits = 0, 0
+        self.number, self.waits = 0, 0  # waits: trainings that read the flag
+        self._lock = threading.Lock()  # of waits: models of one run train in several threads
 
     @property
     def name(self) -> str:
@@ -27,6 +28,11 @@ class Stop:
 
     def __bool__(self):
         return bool(self.number)
+
+    def count(self, change: int) -> None:
+        """Adds to the number of trainings that read the flag."""
+        with self._lock:
+            self.waits += change
 
     def poll(self) -> None:
         """Does nothing: the signal handler sets the flag. `hosts.Agreed` combines several hosts."""
@@ -84,11 +90,11 @@ def _is_finaliser(frame) -> bool:
 def patiently():
     """Within the block signals only set the flag it yields; its end raises Preempted if set."""
     with handled() as stop:
-        stop.waits += 1
+        stop.count(+1)
         try:
             yield stop
         finally:
-            stop.waits -= 1
+            stop.count(-1)
         if stop and not stop.waits:
             raise Preempted(_stop_message(stop))
 

@@ -298,14 +298,14 @@ def test_every_training_set_needs_a_run():
 
 def test_settings_of_digits_by_width_and_dose():
     config = smoke("mnist", {"data.widths": "2,5", "data.rhos": "1,0.5"})
-    assert [one.name for one in of_pairs.settings(config)] == [
+    assert [setting.name for setting in of_pairs.settings(config)] == [
         "A",
         "rho 0.5",
         "width 5",
         "rho 0.5, width 5",
     ]
     config = smoke("overlaid")
-    assert [one.name for one in of_pairs.settings(config)] == [
+    assert [setting.name for setting in of_pairs.settings(config)] == [
         *("B", "A", "B, X_2 absent 0.5", "B, X_2 absent 0.9")
     ]
     with pytest.raises(BadInput, match="side by side"):

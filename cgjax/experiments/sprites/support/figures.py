@@ -95,12 +95,14 @@ def draw_openness(arrays, folder: pathlib.Path) -> None:
     ends = np.array([0.7 * min(x.min(), y.min()), 1.4 * max(x.max(), y.max())])
     right.plot(ends, ends, color=plots.FAINT, lw=1, zorder=0)
     right.set(
-        xscale="log", yscale="log", xlim=(0.7 * x.min(), 1.4 * x.max()),
+        xscale="log",
+        yscale="log",
+        xlim=(0.7 * x.min(), 1.4 * x.max()),
         ylim=(0.7 * y.min(), 1.4 * max(y.max(), x.min())),
         xlabel="predicted: squared error on all over that on P",
         ylabel="recorded: the same, mean and sd of seeds",
         title=f"{len(x)} recorded supports, tau-b {taus[1]:.2f}",
-    )  # fmt: skip
+    )
     for ax in (left, right):
         ax.grid(**plots.GRID)
     plots.save(fig, folder / "openness.png")

@@ -335,9 +335,12 @@ def study(config, workdir):
         arrays[f"{kind}/drawn"] = np.stack(drawn)
         tau, closed, left = (
             np.mean(by_seed[name])
-            for name in ("tau-b(open, error)", "determined pairs drawn right",
-                         "open pairs drawn right")
-        )  # fmt: skip
+            for name in (
+                "tau-b(open, error)",
+                "determined pairs drawn right",
+                "open pairs drawn right",
+            )
+        )
         sentences.append(
             f"{kind}: tau-b of what stays open with the error of {unseen.sum()} unseen pairs "
             f"{tau:.2f}; of determined pairs {closed:.0%} are drawn right, of open ones {left:.0%}"

@@ -108,9 +108,13 @@ def certificate(config):
     composition = COMPOSITIONS[config.model.composition]
     components = [_component(model, params, k, data.n_slots) for k in range(data.n_slots)]
     answer = theory.identify(
-        composition, components, *(scenes.scale_latents(x[:SAMPLES]) for x in (raw, everywhere)),
-        length=LENGTH, noise=NOISE, kinds=kinds,
-    )  # fmt: skip
+        composition,
+        components,
+        *(scenes.scale_latents(x[:SAMPLES]) for x in (raw, everywhere)),
+        length=LENGTH,
+        noise=NOISE,
+        kinds=kinds,
+    )
     verdict = theory.audit_support(
         composition,
         [tested.images for tested in points],
