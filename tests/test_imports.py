@@ -4,6 +4,7 @@ import ast
 import contextlib
 import functools
 import importlib
+import importlib.util
 import pathlib
 import re
 
@@ -27,6 +28,7 @@ EVERY = ("predict", "coverage")  # the families that may import others; no famil
 
 
 SOURCES = sorted(PACKAGE.rglob("*.py"))
+TESTS = sorted(pathlib.Path(__file__).parent.rglob("*.py"))
 
 
 @functools.cache
@@ -98,9 +100,9 @@ def bound_names(tree) -> set[str]:
 
 
 def test_attributes_of_imported_modules_exist():
-    """Slow tests are the first to run some lines: a name that has moved is noticed here."""
+    """Tests that seldom run are the first to reach some lines: this one notices a moved name."""
     missing = []
-    for path in SOURCES:
+    for path in SOURCES + TESTS:
         tree = parsed(path)
         modules = {}
         for node in tree.body:
@@ -116,6 +118,25 @@ def test_attributes_of_imported_modules_exist():
                 if module is not None and not hasattr(module, node.attr):
                     missing.append(f"{path.name}:{node.lineno} {node.value.id}.{node.attr}")
     assert not missing
+
+
+def named_in_strings(tree) -> list[tuple[str, str]]:
+    """(module, name) of each `from cgjax... import name` in the strings of a source."""
+    strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    statement = re.compile(r"from (cgjax[\w.]*) import (\w+(?:, \w+)*)")
+    matches = (
+        match for text in strings if isinstance(text, str) for match in statement.finditer(text)
+    )
+    return [(match[1], name) for match in matches for name in match[2].split(", ")]
+
+
+def test_programs_in_strings_import_what_exists():
+    """Processes run them: no import of the file itself notices that a name has moved."""
+    asked = {pair: path.name for path in SOURCES + TESTS for pair in named_in_strings(parsed(path))}
+    assert len(asked) > 10
+    for (module, name), file in asked.items():
+        if not hasattr(importlib.import_module(module), name):
+            assert importlib.util.find_spec(f"{module}.{name}"), f"{file}: {module}.{name}"
 
 
 def dotted(node) -> str:

@@ -444,7 +444,7 @@ def _timed(call: concurrent.futures.Future, n: int) -> float | str:
 
 def _begin(*arguments) -> Asked:
     """Starts a process with `torch_worker` and these arguments."""
-    code = "from cgjax.bench import images; images.torch_worker{!r}"
+    code = "from cgjax.bench import kernels; kernels.torch_worker{!r}"
     # The process uses JAX only to compose the batch.
     process = Asked(code.format(arguments), {"JAX_PLATFORMS": "cpu"})
     process.ask()
