@@ -123,7 +123,7 @@ def test_attributes_of_imported_modules_exist():
 def named_in_strings(tree) -> list[tuple[str, str]]:
     """(module, name) of each `from cgjax... import name` in the strings of a source."""
     strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    statement = re.compile(r"from (cgjax[\w.]*) import (\w+(?:, \w+)*)")
+    statement = re.compile(r"from (cgjax(?:\.\w+)*) import (\w+(?:, \w+)*)")
     matches = (
         match for text in strings if isinstance(text, str) for match in statement.finditer(text)
     )
