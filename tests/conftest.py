@@ -56,6 +56,29 @@ if _OWN:
 _CACHE = os.environ["CGJAX_CACHE"]
 jax.config.update("jax_compilation_cache_dir", _CACHE)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+# Within a process a program is found by its key in memory: nothing is written, read and linked. The
+# names are private, so a version without them is only slower.
+with contextlib.suppress(ImportError, AttributeError):
+    from jax._src import compiler
+
+    _read, _write, _compiled = compiler._cache_read, compiler._cache_write, {}
+
+    def read_cache(name, key, options, backend, devices):
+        place = key, *(device.id for device in devices)
+        if place not in _compiled:
+            executable, seconds = _read(name, key, options, backend, devices)
+            if executable is None:
+                return None, None
+            _compiled[place] = executable, seconds
+        return _compiled[place]
+
+    def write_cache(key, seconds, name, backend, executable, callbacks):
+        if not callbacks:
+            place = key, *(device.id for device in executable.local_devices())
+            _compiled[place] = executable, seconds
+        _write(key, seconds, name, backend, executable, callbacks)
+
+    compiler._cache_read, compiler._cache_write = read_cache, write_cache
 
 
 # The files that take longest, longest first: a long file that starts last leaves a core idle.
