@@ -83,12 +83,13 @@ with contextlib.suppress(ImportError, AttributeError):
 
 # The files that take longest, longest first: a long file that starts last leaves a core idle.
 LONGEST = (
-    "test_unread_keys", "test_notebooks", "test_ntk", "test_subnetwork_runs", "test_machines",
-    "test_identify", "test_main", "test_lens_reports", "test_models", "test_train", "test_images",
-    "test_under_jit", "test_upsample_kernel", "test_bump_figures", "test_support_studies",
-    "test_lenses", "test_kernels_bench", "test_scenes", "test_bump_training", "test_support",
-    "test_decoders", "test_resistance_runs", "test_trust", "test_dependence",
-    "test_counterexamples", "test_report", "test_pairs",
+    "test_unread_keys", "test_notebooks", "test_subnetwork_runs", "test_lens_reports", "test_main",
+    "test_images", "test_lenses", "test_train", "test_models", "test_identify", "test_bump_figures",
+    "test_support_studies", "test_upsample_kernel", "test_ntk", "test_under_jit", "test_vectors",
+    "test_support", "test_trust", "test_machines", "test_kernels_bench", "test_decoders",
+    "test_scenes", "test_staged_resnet", "test_bump_training", "test_resistance_runs",
+    "test_counterexamples", "test_dependence", "test_sweep", "test_report", "test_precision",
+    "test_pairs", "test_coverage", "test_upsample_loss",
 )  # fmt: skip
 
 
