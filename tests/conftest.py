@@ -49,23 +49,47 @@ with contextlib.suppress(ImportError, AttributeError):
     mlir.make_ir_context = functools.cache(mlir.make_ir_context)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Many tests compile the same program in processes or closures of their own. A folder of the
-# caller's choice is kept, and saves the next run most of the compiling.
+# caller's choice is kept, and saves the next run most of the compiling. One that is thrown away
+# has only what takes long: other processes seldom need the rest, and writing costs time.
 _OWN = "CGJAX_CACHE" not in os.environ
 if _OWN:
     os.environ["CGJAX_CACHE"] = tempfile.mkdtemp(prefix="cgjax-test-cache-")
 _CACHE = os.environ["CGJAX_CACHE"]
+_WORTH_WRITING = 0.3 if "cgjax-test-cache-" in _CACHE else 0.0  # seconds to compile
 jax.config.update("jax_compilation_cache_dir", _CACHE)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.05)
+# Within a process a program is found by its key in memory. The names are private, so a version
+# without them is only slower.
+with contextlib.suppress(ImportError, AttributeError):
+    from jax._src import compiler
+
+    _read, _write, _compiled = compiler._cache_read, compiler._cache_write, {}
+
+    def read_cache(name, key, options, backend, devices):
+        place = key, *(device.id for device in devices)
+        return _compiled.get(place) or _read(name, key, options, backend, devices)
+
+    def write_cache(key, seconds, name, backend, executable, callbacks):
+        if len(_compiled) >= 1000:  # each has memory of its own
+            _compiled.clear()
+        if not callbacks:
+            place = key, *(device.id for device in executable.local_devices())
+            _compiled[place] = executable, seconds
+        if seconds > _WORTH_WRITING:
+            _write(key, seconds, name, backend, executable, callbacks)
+
+    compiler._cache_read, compiler._cache_write = read_cache, write_cache
 
 
 # The files that take longest, longest first: a long file that starts last leaves a core idle.
 LONGEST = (
-    "test_unread_keys", "test_notebooks", "test_ntk", "test_subnetwork_runs", "test_machines",
-    "test_identify", "test_main", "test_lens_reports", "test_models", "test_train", "test_images",
-    "test_under_jit", "test_upsample_kernel", "test_bump_figures", "test_support_studies",
-    "test_lenses", "test_kernels_bench", "test_scenes", "test_bump_training", "test_support",
-    "test_decoders", "test_resistance_runs", "test_trust", "test_dependence",
-    "test_counterexamples", "test_report", "test_pairs",
+    "test_unread_keys", "test_notebooks", "test_subnetwork_runs", "test_lens_reports", "test_main",
+    "test_images", "test_lenses", "test_train", "test_models", "test_identify", "test_bump_figures",
+    "test_support_studies", "test_upsample_kernel", "test_ntk", "test_under_jit", "test_vectors",
+    "test_support", "test_trust", "test_machines", "test_kernels_bench", "test_decoders",
+    "test_scenes", "test_staged_resnet", "test_bump_training", "test_resistance_runs",
+    "test_counterexamples", "test_dependence", "test_sweep", "test_report", "test_precision",
+    "test_pairs", "test_coverage", "test_upsample_loss",
 )  # fmt: skip
 
 

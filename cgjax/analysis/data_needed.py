@@ -122,12 +122,12 @@ def exponent_of_medians(
     n = np.asarray(n, float)
     limits = np.array([(cell[0], cell[-1]) for cell in sizes], float)
 
-    def needed_by(picks):
+    def needed_by(picks, of_cell=data_needed.__wrapped__):
         medians = [np.median(cell[:, pick], axis=1) for cell, pick in zip(scores, picks)]
-        return np.array([data_needed(*cell, threshold) for cell in zip(sizes, medians)])
+        return np.array([of_cell(*cell, threshold) for cell in zip(sizes, medians)])
 
     n_seeds = scores[0].shape[1]
-    needed = needed_by([np.arange(n_seeds)] * len(n))
+    needed = needed_by([np.arange(n_seeds)] * len(n), data_needed)  # its checks hold for all draws
     picks = np.random.default_rng(seed).integers(n_seeds, size=(draws, len(n), n_seeds))
     drawn = np.array([needed_by(pick) for pick in picks])
     slope = censored_slope(n, needed, limits)

@@ -18,14 +18,8 @@ from cgjax.core.replicas import replica_names, with_numbers
 from cgjax.core.train import Share
 from cgjax.sweep import together
 
+pytestmark = pytest.mark.usefixtures("one_device")
 RATES = {"slow": 0.1, "fast": 0.2, "wild": 1e30}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_device():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-        yield
 
 
 def settings(rate: float):

@@ -13,11 +13,7 @@ from cgjax.experiments.bumps import models, sets
 from cgjax.experiments.bumps.figures import pictures
 from cgjax.experiments.bumps.studies import inverse, turning
 
-
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    """Programs for eight devices take longer to compile, and no test here needs them."""
-    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+pytestmark = pytest.mark.usefixtures("one_device")
 
 
 def settings(row, part, **changes):

@@ -2,22 +2,16 @@
 
 import os
 
-import jax
 import numpy as np
 import pytest
 
 from cgjax import config as configs
 from cgjax.experiments.resistance import run
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_device")]
 needs_data = pytest.mark.skipif(
     not os.environ.get("CGJAX_RAW_DIR"), reason="CGJAX_RAW_DIR is not set: no real data here"
 )
-
-
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
 
 
 def outcome(row, workdir, **changes):

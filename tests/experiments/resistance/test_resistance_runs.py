@@ -24,12 +24,8 @@ from cgjax.published.claims import CLAIMS as EVERY
 from cgjax.published.results import print_table, summary
 from cgjax.report import standing as standings
 
+pytestmark = pytest.mark.usefixtures("one_device")
 SHALLOW = {"model.n_hidden": "1"}  # compiles in half the time
-
-
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
 
 
 def smoke(row, changes=None):
@@ -40,10 +36,7 @@ def smoke(row, changes=None):
 def plane(tmp_path_factory):
     """The row `plane`, with its figures; drawn once."""
     config, workdir = smoke("plane", SHALLOW), tmp_path_factory.mktemp("plane")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-        found = run.run(config, workdir)
-    return config, workdir, found
+    return config, workdir, run.run(config, workdir)
 
 
 def test_pairs_of_runs_start_alike_and_part(plane):

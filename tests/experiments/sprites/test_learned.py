@@ -62,12 +62,12 @@ def test_annealed_sharpness_is_scheduled_and_not_trained():
 def test_learned_mlp_acts_pixel_by_pixel(n_slots):
     mlp = models.composition_named("learned_mlp")
     rgb = [slot[..., :3] for slot in SLOTS[:n_slots]]
-    params = mlp.init(KEY, n_slots)
+    params, compose = jax.jit(mlp.init, static_argnums=1)(KEY, n_slots), jax.jit(mlp.compose)
     sizes = [params[f"dense_{i}"]["kernel"].shape for i in range(3)]
     assert sizes == [(3 * n_slots, 32), (32, 32), (32, 3)]
-    whole = mlp.compose(params, rgb)
+    whole = compose(params, rgb)
     assert whole.shape == rgb[0].shape
-    pixel = mlp.compose(params, [slot[1, 2, 3] for slot in rgb])
+    pixel = compose(params, [slot[1, 2, 3] for slot in rgb])
     np.testing.assert_allclose(pixel, whole[1, 2, 3], atol=1e-6)
 
 

@@ -179,13 +179,18 @@ def test_summed_loss_is_that_of_whole_images(monkeypatch, composition, data_comp
     config = settings("compositional", composition, (8, 4))
     config.data.composition = data_composition
     model = models.build(config, "compositional")
-    rows = scenes.describe(jax.random.uniform(jax.random.key(0), (3, 10)))
+    rows = jax.jit(scenes.describe)(jax.random.uniform(jax.random.key(0), (3, 10)))
     params, mask = jax.jit(model.init)(jax.random.key(1)), jnp.array([1.0, 1.0, 0.0])
     for name in ("mse", "l1"):
         assert models.mean_loss(model, params, rows, mask, name) is None  # no kernels here
     assert models.mean_loss(model, params, rows, mask, "mse_sparsity") is None
     monkeypatch.setattr(models, "choose_form", lambda decoder, n: "pallas")
-    summed = jax.jit(lambda p: models.mean_loss(model, p, rows, mask, "mse"))(params)
-    image = scenes.scene_images(rows["spans"], rows["colours"], data_composition)
-    drawn = jax.jit(model.predict)(params, rows["latents"])
-    np.testing.assert_allclose(summed, models.squared_error(drawn, image, mask), rtol=1e-5)
+
+    @jax.jit
+    def both(params):
+        image = scenes.scene_images(rows["spans"], rows["colours"], data_composition)
+        drawn = model.predict(params, rows["latents"])
+        summed = models.mean_loss(model, params, rows, mask, "mse")
+        return summed, models.squared_error(drawn, image, mask)
+
+    np.testing.assert_allclose(*both(params), rtol=1e-5)

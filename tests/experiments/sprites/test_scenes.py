@@ -200,14 +200,19 @@ def test_golden_scenes_of_every_composition(composed):
     rows = scenes.describe(composed["raw"])
     np.testing.assert_array_equal(rows["latents"], composed["scaled"])
     assert rows["spans"].shape == (50, 2, 64, 2) and rows["spans"].dtype == jnp.uint8
-    for name in COMPOSITIONS:
-        if f"out_{name}" in composed:
-            found = scenes.scene_images(rows["spans"], rows["colours"], name)
-            np.testing.assert_allclose(found, composed[f"out_{name}"], atol=1e-6, err_msg=name)
-    by_function = scenes.scene_images(rows["spans"], rows["colours"], COMPOSITIONS["alpha"])
-    np.testing.assert_array_equal(
-        by_function, scenes.scene_images(rows["spans"], rows["colours"], "occlude_step")
-    )
+    names = [name for name in COMPOSITIONS if f"out_{name}" in composed]
+
+    @jax.jit
+    def images(spans, colours):
+        each = {
+            name: scenes.scene_images(spans, colours, name) for name in (*names, "occlude_step")
+        }
+        return each, scenes.scene_images(spans, colours, COMPOSITIONS["alpha"])
+
+    found, by_function = images(rows["spans"], rows["colours"])
+    for name in names:
+        np.testing.assert_allclose(found[name], composed[f"out_{name}"], atol=1e-6, err_msg=name)
+    np.testing.assert_array_equal(by_function, found["occlude_step"])
 
 
 def test_planes_are_those_of_the_reference(renders):

@@ -13,14 +13,10 @@ from cgjax.experiments.subnetworks import bases, odd_one_out, run, stages, tasks
 from cgjax.experiments.subnetworks.language import tasks as language_tasks
 from cgjax.experiments.subnetworks.search import joint
 
+pytestmark = pytest.mark.usefixtures("one_device")
 BUILT = {"model.arch": "modular"}  # by hand: nothing is trained before its masks
 SMALL = {"masks.n_draws": "0", "masks.lrs": "0.3", "data.n_train": "16", "data.n_test": "24",
          "data.n_eval": "24", "masks.seeds": "0,1"}  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
 
 
 def settings(flag, changes, part=""):

@@ -23,10 +23,7 @@ from cgjax.experiments.subnetworks.search import table as tables
 from cgjax.main import main
 from cgjax.nets.bert import Bert
 
-
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-    monkeypatch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
+pytestmark = pytest.mark.usefixtures("one_device")
 
 
 def part(row, name, changes=None):
@@ -78,9 +75,7 @@ def test_the_measure_finds_modules_where_they_are_and_none_elsewhere(arch):
 def modular():
     config = part("controls", "modular", {"masks.n_draws": 0, "data.n_train": 16})
     task = stages.task_of(config)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-        return config, task, bases.untrained(config, task)
+    return config, task, bases.untrained(config, task)
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +86,7 @@ def searched(modular, tmp_path_factory):
     with config.unlocked():
         config.masks.lrs, config.masks.epochs, config.checkpoint.epochs = (0.3,), 3, 1
     replicas = training.product(config, base_models, 2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-        whole = training.run(config, task, base_models, replicas, tmp_path_factory.mktemp("whole"))
+    whole = training.run(config, task, base_models, replicas, tmp_path_factory.mktemp("whole"))
     return config, task, base_models, replicas, whole
 
 
@@ -223,9 +216,7 @@ def agreement(tmp_path_factory):
     with config.unlocked():
         config.parts = {"target": config.parts.target}
     workdir = tmp_path_factory.mktemp("agreement")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, "devices", lambda: jax.local_devices()[:1])
-        found = run.run(config, workdir)
+    found = run.run(config, workdir)
     (workdir / "config.json").write_text(configs.to_json(config))
     return config, workdir, found
 

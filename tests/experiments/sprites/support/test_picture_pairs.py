@@ -17,10 +17,15 @@ def cut_outs():
 
 def test_the_front_picture_hides_the_back_one(cut_outs):
     latents = jnp.asarray(pictures.sample("diagonal", 6, 0))
-    front, back = (pictures.pictures(cut_outs, z, 16) for z in jnp.split(latents, 2, axis=1))
-    scenes = np.asarray(pictures.scenes(cut_outs, latents, 16))
+
+    @jax.jit
+    def draw(latents):
+        slots = [pictures.pictures(cut_outs, z, 16) for z in jnp.split(latents, 2, axis=1)]
+        return *slots, pictures.scenes(cut_outs, latents, 16)
+
+    front, back, scenes = map(np.asarray, draw(latents))
     assert set(np.unique(front[..., 3])) == {0.0, 1.0}
-    is_front, is_back = (np.asarray(slot[..., 3] > 0) for slot in (front, back))
+    is_front, is_back = (slot[..., 3] > 0 for slot in (front, back))
     np.testing.assert_allclose(scenes[is_front], front[is_front][:, :3], atol=1e-6)
     behind = is_back & ~is_front
     np.testing.assert_allclose(scenes[behind], back[behind][:, :3], atol=1e-6)
