@@ -211,7 +211,6 @@ _PASSED = support.Audit(
     "",
     np.zeros(1),
     None,
-    np.ones(5),
     np.zeros(1),
     "",
 )
@@ -895,7 +894,7 @@ INSIDE = ("arguments.", "checks.", "lenses.report.", "masks.trees.")
 PLUMBING = {
     f"{module}.{name}"
     for module, names in {
-        "support.jacobians": "merged nothing search leak "
+        "support.jacobians": "merged together search leak least n_lacking check_points "
         "compiled_singular_values compiled_spectrum",
         "machines": "interpolate rows factorised solved",
         "data_needed": "exponent_of_medians censored_slope",
