@@ -380,7 +380,7 @@ SOUND = {
     "training_sets.reweighted": dict(kappa=KAPPA, factors=np.array([1, 0.5])),
     "support.jacobian_rank": dict(jacobians=np.eye(3), rtol=1e-5, atol=0.0),
     "support.audit": _AUDIT | dict(partners=TUPLES, condition="sum"),
-    "support.coverage": dict(p=LATENTS, q=LATENTS, sizes=(1, 1), length=0.1),
+    "support.coverage": dict(p=LATENTS, q=LATENTS, sizes=(1, 1)),
     "support.latents.space": dict(p=LATENTS, q=LATENTS),
     "support.latents.spread_out": dict(given=latents.space(LATENTS, LATENTS), rows=LATENTS, most=1),
     "support.identification.identify": _LATENTS | dict(

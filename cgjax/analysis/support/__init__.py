@@ -28,7 +28,7 @@ from cgjax.analysis.support.identification import (
     Identification,
     component_outputs,
     identify,
-    latent_columns,
+    posed,
 )
 from cgjax.analysis.support.latents import Coverage
 
@@ -220,19 +220,9 @@ def audit_support(
         failing.add("identification")
     measured = {"A2": coverage, "identification": identification}
     unmeasured = tuple(name for name, value in measured.items() if value is None)
-    verdict = _support_verdict(
-        audits, coverage, identification, sorted(failing), unmeasured,
-        options.get("condition", "sum"),
-    )  # fmt: skip
-    return SupportAudit(
-        tuple(audits),
-        coverage,
-        not failing and not unmeasured,
-        " and ".join(sorted(failing)),
-        verdict,
-        identification,
-        unmeasured,
-    )
+    holds, names = not failing and not unmeasured, " and ".join(sorted(failing))
+    answer = SupportAudit(tuple(audits), coverage, holds, names, "", identification, unmeasured)
+    return answer._replace(verdict=_support_verdict(answer, options.get("condition", "sum")))
 
 
 @checked
@@ -265,19 +255,10 @@ def audit_latents(
     >>> audit_latents(lambda slots: slots[0] + slots[1], [jnp.sin, jnp.cos], arms, q).holds
     True
     """
-    answer = identify(
-        composition,
-        components,
-        latents_P,
-        latents_Q,
-        length,
-        kinds=kinds,
-        sizes=sizes,
-        columns=columns,
-    )
-    space = latents.space(latents_P, latents_Q, kinds)
-    p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
-    columns = latent_columns(components, p.shape[1], sizes, columns)
+    given = (components, latents_P, latents_Q)
+    form = {"kinds": kinds, "sizes": sizes, "columns": columns}
+    answer = identify(composition, *given, length, **form)
+    space, columns, p, q = posed(*given, **form)
     reach = latents.coverage(space, columns, p, q, answer.length, names)
     if tested is not None:
         asked = [q[tested]] * len(columns)
@@ -301,26 +282,15 @@ def audit_latents(
 
 
 @checked
-def coverage(
-    p: finite("n D"),
-    q: finite("m D"),
-    sizes=None,
-    columns=None,
-    kinds=None,
-    length: number("[0, inf)") = LENGTH,
-    names=(),
-) -> Coverage:
+def coverage(p: finite("n D"), q: finite("m D"), sizes=None, kinds=None, names=()) -> Coverage:
     """Compositional support of latents p with respect to q.
 
-    sizes, columns: latents of each component; without both, each latent by itself. A value of Q
-    counts as reached within the radius of `latents.coverage`.
+    sizes: latents of each component; without them, each latent by itself. A value of Q counts as
+    reached within the radius of `latents.coverage`.
     """
-    space = latents.space(p, q, kinds)
-    p, q = (np.asarray(rows, np.float64) for rows in (p, q))
-    if columns is None:
-        sizes = sizes or (1,) * q.shape[1]
-        columns = latent_columns(sizes, q.shape[1], sizes)
-    return latents.coverage(space, columns, p, q, length, names)
+    sizes = sizes or (1,) * np.shape(q)[1]
+    space, columns, p, q = posed(sizes, p, q, kinds, sizes)
+    return latents.coverage(space, columns, p, q, LENGTH, names)
 
 
 def _values(columns, rows, most) -> np.ndarray:
@@ -485,12 +455,13 @@ def _component_verdict(passes, sigma_min, n_failing, pixelwise, condition, n_uns
     return text
 
 
-def _support_verdict(audits, coverage, identification, failing, unmeasured, condition) -> str:
+def _support_verdict(answer: SupportAudit, condition: str) -> str:
     """Identification first, then the theorem's conditions, in one paragraph."""
+    identification, coverage = answer.identification, answer.coverage
     parts = [identification.verdict] if identification is not None else []
-    parts += [f"Component {k}: {one.verdict}." for k, one in enumerate(audits)]
+    parts += [f"Component {k}: {one.verdict}." for k, one in enumerate(answer.components)]
     parts += [_coverage_verdict(coverage)] if coverage is not None else []
-    reasons = [REASONS[name] for name in failing if name in REASONS]
+    reasons = [REASONS[name] for name in answer.assumption.split(" and ") if name in REASONS]
     if reasons:
         parts.append(f"The theorem does not apply: {'; '.join(reasons)}.")
     elif identification is not None and not identification.determined:
@@ -498,8 +469,8 @@ def _support_verdict(audits, coverage, identification, failing, unmeasured, cond
             "Rank and coverage hold, so a premise that they do not state fails: the derivatives of "
             "f must be observable on P, and P must be connected."
         )
-    if unmeasured:
-        missing = ", ".join(NOT_MEASURED[name] for name in unmeasured)
+    if answer.unmeasured:
+        missing = ", ".join(NOT_MEASURED[name] for name in answer.unmeasured)
         parts.append(f"Not measured: {missing}.")
     parts += [NOT_THE_THEOREM[condition]] if condition in NOT_THE_THEOREM else []
     return " ".join(parts)
