@@ -22,7 +22,7 @@ import numpy as np
 from cgjax.analysis import checks
 from cgjax.analysis.arguments import checked, finite, integer, number
 from cgjax.analysis.support import jacobians, latents, second_model
-from cgjax.analysis.support.second_model import Design, Witness, evaluate, posterior
+from cgjax.analysis.support.second_model import Design, Witness, posterior
 
 LENGTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)  # in units of a latent's spread on Q
 LENGTH = 0.1  # of the verdict, where the sample is large enough for it
@@ -144,9 +144,9 @@ class Question(NamedTuple):
     columns: list[list[int]]
     space: latents.Space
     length: float | None
-    noise: float = 1e-3
-    training_error: float = 0.03
-    n_points: int = 400
+    noise: float | None = None  # `leftover` has its own noises and uses all rows
+    training_error: float | None = None
+    n_points: int | None = None
 
     def few(self, n: int) -> float:
         """Share of Q that n samples may leave open."""
@@ -188,14 +188,15 @@ def _identify(question: Question, p, q) -> Identification:
     def first_order(name: str, i: int, position: int):
         return view(i).at_position(*samples[name], position)
 
-    def numbers(name: str, i: int, positions=range(world.n_positions)) -> Numbers:
-        return _numbers([first_order(name, i, position) for position in positions])
+    every = range(world.n_positions)
+    some = every[:: max(len(every) // REPORTED, 1)]
 
-    some = range(0, world.n_positions, max(world.n_positions // REPORTED, 1))
+    def numbers(name: str, i: int, positions=every) -> Numbers:
+        return _numbers([first_order(name, i, position) for position in positions])
 
     def is_open(name: str, i: int) -> bool:
         """Whether more than a few rows stay open: some positions may suffice to show it."""
-        return any(numbers(name, i, *each).open_share > few[name] for each in ([some], []))
+        return any(numbers(name, i, each).open_share > few[name] for each in (some, every))
 
     start = next((i for i, each in enumerate(lengths) if each >= LENGTH), len(lengths) - 1)
     for at in range(start, len(lengths)):
@@ -239,8 +240,8 @@ def _identify(question: Question, p, q) -> Identification:
     floor_open = None if is_decided else numbers("floor", at).open_share
     verdict = _words(answer, at, reach, is_smooth, floor_open)
     if question.has_lengths:
-        rough = [numbers("P", i, some).open_share > few["P"] for i in range(len(lengths))]
-        closed = next((i for i in range(len(lengths)) if not any(rough[i:])), at)
+        stays_open = [numbers("P", i, some).open_share > few["P"] for i in range(len(lengths))]
+        closed = next((i for i in range(len(lengths)) if not any(stays_open[i:])), at)
         if closed > at:
             verdict += f" To first order P determines f on Q from length {lengths[closed]:g} on."
         if len(known) < len(distinct_p):
@@ -422,6 +423,10 @@ class World(NamedTuple):
         each = zip(self.question.columns, self.slopes)
         return [[d] for d in sorted({d for columns, x in each if x.any() for d in columns})]
 
+    def evaluate(self, slots):
+        """C of other outputs of the components, and its slopes."""
+        return second_model.evaluate(self.question.composition, slots, self.positions is not None)
+
     def at(self, length: float) -> "View":
         columns = self.question.columns
         each = [latents.changes(self.question.space, d, self.rows, length) for d in columns]
@@ -441,8 +446,7 @@ class World(NamedTuple):
         def composed(step):
             parts = zip(slots, self.scales, changes)
             moved = tuple(slot + step * scale * change for slot, scale, change in parts)
-            pixelwise = self.positions is not None
-            return evaluate(self.question.composition, moved, pixelwise)[0].reshape(shape)
+            return self.evaluate(moved)[0].reshape(shape)
 
         true = composed(0.0)
         long, short = (np.abs(composed(step) - true - step * slope).max() for step in STEPS)
@@ -465,7 +469,7 @@ def _world(question: Question, known, asked, most=POSITIONS) -> World:
         positions = np.unique(np.linspace(0, n - 1, min(n, most)).astype(int))
         flat = [slot.reshape(len(slot), 1, n, slot.shape[-1]) for slot in slots]
         slots = [slot[:, :, positions] for slot in flat]
-    _, each = evaluate(composition, tuple(slots), pixelwise)
+    _, each = second_model.evaluate(composition, tuple(slots), pixelwise)
     slopes = tuple(scale * slope for scale, slope in zip(scales, each))
     if not all(np.isfinite(slope).all() for slope in slopes):
         raise ValueError("the Jacobian of the composition is not finite at some points")
@@ -532,7 +536,8 @@ class View(NamedTuple):
     def witness(self, known, asked, result: Numbers) -> Witness | None:
         """A second model at the position that is open at most rows."""
         question, position, n = self.world.question, result.position, len(known)
-        models, design = self.only([*known, *asked], position), self.design(asked, position)
+        models = self.only(np.concatenate([known, asked]), position)
+        design = self.design(asked, position)
         true, _ = models.evaluate(np.zeros(design.shape[1]), n)
         deviation = float(np.sqrt(np.mean((true - true.mean(0)) ** 2)))
         if deviation == 0:
@@ -570,8 +575,7 @@ class View(NamedTuple):
             slot + scale * (change.features[place] @ part).reshape(slot.shape)
             for slot, place, change, part, scale in parts
         )
-        composition, pixelwise = world.question.composition, world.positions is not None
-        values, slopes = evaluate(composition, slots, pixelwise)
+        values, slopes = world.evaluate(slots)
         slopes = tuple(scale * slope[:n_known, 0] for scale, slope in zip(world.scales, slopes))
         places = tuple(place[:n_known] for place in self.places)
         return values.reshape(len(values), -1), Design(slopes, self.changes, places)
