@@ -494,6 +494,16 @@ def test_the_same_for_5000_cases(seed):
     assert not refutations and not refusals
 
 
+@pytest.mark.parametrize("seed", [1004, 1024])
+def test_a_fold_of_c_hides_a_second_model_from_first_order(seed):
+    """At one end of the cross `blend` has slope zero by its first slot: small errors on P."""
+    rng = np.random.default_rng(seed)
+    p, q = SQUARES["cross"][0](rng, 160), rng.uniform(size=(100, 2))
+    answer = identify(blend, [phi, phi], p, q, length=0.1)
+    assert answer.open_share == 0 and not answer.determined
+    check_witness(blend, [phi, phi], p, q, answer, [[0], [1]])
+
+
 def test_the_other_search_refutes_what_is_insufficient():
     """The attack has teeth: it finds second models on lines and curves."""
     rng = np.random.default_rng(0)
