@@ -228,8 +228,10 @@ def search(models, n: int, true, directions, tolerance: float, few: float, sizes
             elif not is_stale:
                 damping *= 100
             fit = fit if ratio < 0.1 else None
-            is_fitted = sizes_of(errors)[0] < FITTED * tolerance
-            if is_fitted or (is_near and not is_stale) or damping > 1e12:
+            on_p, on_q = sizes_of(errors)
+            # Where f on Q is back too, the steps lead to the given model.
+            is_done = on_p < FITTED * tolerance or on_q < tolerance
+            if is_done or (is_near and not is_stale) or damping > 1e12:
                 break
         return weights, errors
 
