@@ -33,9 +33,9 @@ ASKED = 400  # rows of Q at which the variance is computed; half of Q where that
 POSITIONS = 16  # pixels that are used where C acts pixel by pixel
 REPORTED = 4  # of them, for the numbers that are reported for all lengths
 DIRECTIONS = 2  # from which a second model is searched
-# The same where first order leaves nothing open, and of how many times the noise: C may fold, so
-# that an error as large as the noise hides a change as large as its root.
-FOLD_DIRECTIONS, FOLD_NOISE = 8, 10.0
+# More of them where first order leaves nothing open, of a posterior with so many times the noise: C
+# may fold, and then an error as large as the noise hides a change as large as its root.
+FOLD_DIRECTIONS, FOLD_NOISE = 6, 10.0
 DEVIATIONS = 3.0  # of the prior that a second model's components may differ
 LARGEST = 1e9  # entries of the covariance of f on P: 8 GB, three times that while it is solved
 STEPS, DRAWS = (0.3, 0.03), 4  # changes of components, by which jumps of C are noticed
@@ -545,14 +545,16 @@ class View(NamedTuple):
         deviation = float(np.sqrt(np.mean((true - true.mean(0)) ** 2)))
         if deviation == 0:
             return None
-        if result.is_open.any():
-            noise, n_directions, sizes = question.noise, DIRECTIONS, second_model.SIZES
-        else:  # only large changes can lead elsewhere
-            noise, n_directions, sizes = FOLD_NOISE * question.noise, FOLD_DIRECTIONS, (1.0,)
-        left = self.posterior(known, position, noise)
-        directions = deviation * left.directions(design, n_directions)
+        left, sizes = self.posterior(known, position, question.noise), second_model.SIZES
+        directions = left.directions(design, DIRECTIONS)
+        if not result.is_open.any():  # only large changes can lead elsewhere
+            loose = self.posterior(known, position, FOLD_NOISE * question.noise)
+            directions = np.concatenate([directions, loose.directions(design, FOLD_DIRECTIONS)])
+            sizes = (1.0,)
         tolerance = question.noise * deviation
-        second = second_model.search(models, n, true, directions, tolerance, question.few(n), sizes)
+        second = second_model.search(
+            models, n, true, deviation * directions, tolerance, question.few(n), sizes
+        )
         if second is None:
             return None
         weights, errors = second
