@@ -161,15 +161,22 @@ def samples(**given) -> list:
 # --- choices among n ------------------------------------------------------------------------------
 
 
-def positions(where, slots: tuple, pixelwise: bool) -> None:
-    """The positions to test, for slots [m, ..., channels]: boolean [m, ...], a True for each m."""
+def positions(where, slots: tuple, pixelwise: bool) -> np.ndarray:
+    """The positions to test, of slots [m, ..., channels]: boolean [m, positions], all for None.
+
+    where: boolean [m, ...], a True for each m. Slots that are not pixelwise have one position.
+    """
+    if where is None:
+        return np.ones((slots[0], math.prod(slots[1:-1]) if pixelwise else 1), bool)
     if not pixelwise:
         raise ValueError("where selects positions, which only pixelwise=True has")
     where = np.asarray(where)
     if where.dtype != bool or where.shape != slots[:-1]:
         raise ValueError(f"where must be boolean {slots[:-1]}, got {where.dtype} {where.shape}")
-    if not np.all(np.any(where.reshape(len(where), -1), axis=1)):
+    where = where.reshape(len(where), -1)
+    if not np.all(np.any(where, axis=1)):
         raise ValueError("where is False everywhere for one of the values: remove it from slots")
+    return where
 
 
 def indices(name: str, value, n: int) -> None:

@@ -211,7 +211,6 @@ _PASSED = support.Audit(
     "",
     np.zeros(1),
     None,
-    np.ones(5),
     np.zeros(1),
     "",
 )
@@ -381,11 +380,11 @@ SOUND = {
     "training_sets.reweighted": dict(kappa=KAPPA, factors=np.array([1, 0.5])),
     "support.jacobian_rank": dict(jacobians=np.eye(3), rtol=1e-5, atol=0.0),
     "support.audit": _AUDIT | dict(partners=TUPLES, condition="sum"),
-    "support.coverage": dict(p=LATENTS, q=LATENTS, sizes=(1, 1), length=0.1),
+    "support.coverage": dict(p=LATENTS, q=LATENTS, sizes=(1, 1)),
     "support.latents.space": dict(p=LATENTS, q=LATENTS),
     "support.latents.spread_out": dict(given=latents.space(LATENTS, LATENTS), rows=LATENTS, most=1),
     "support.identification.identify": _LATENTS | dict(
-        length=0.1, noise=1e-3, training_error=0.03, n_points=4, n_positions=4),
+        length=0.1, noise=1e-3, training_error=0.03, n_points=4),
     "factor_tables.held": dict(p=X, q=X, sizes=(2, 2)),
     "factor_tables.grid": dict(sizes=(2, 2)),
     "support.certificate.jumps": dict(f=np.sin, starts=LATENTS, stops=LATENTS),
@@ -542,7 +541,9 @@ SOUND = {
     **{f"predictors.{name}": dict(factors=X, features=TARGETS) for name in (
         "right_angles", "unit_overlap", "decodability", "linearity", "orthogonality",
         "homomorphism_error")},
-    "support.identification.leftover": _LATENTS | dict(length=0.1, noise=1e-3),
+    "support.identification.leftover": dict(
+        composition=add, components=(np.sin, np.cos), latents_P=LATENTS, latents_Q=LATENTS,
+        length=0.1, noises=np.array([1e-3])),
 }
 
 # What a parameter without a specification holds; "function:parameter" overrides "parameter".
@@ -556,7 +557,7 @@ KINDS = {
     kernel: "k_train",
     mask: "mask where",
     tree: "params s log_alpha masks others a b",
-    count: "n_steps n_anchors n_values n_partners n_points n_positions n most tile n_x n_y",
+    count: "n_steps n_anchors n_values n_partners n_points n most tile n_x n_y",
     index: "component",
     above_zero: "c memory length beta data_range",
     from_zero: "penalty epsilon noise",
@@ -895,18 +896,18 @@ INSIDE = ("arguments.", "checks.", "lenses.report.", "masks.trees.")
 PLUMBING = {
     f"{module}.{name}"
     for module, names in {
-        "support.jacobians": "merged nothing search leak "
+        "support.jacobians": "merged together search leak least n_lacking check_points "
+        "check_finite "
         "compiled_singular_values compiled_spectrum",
         "machines": "interpolate rows factorised solved",
         "data_needed": "exponent_of_medians censored_slope",
         "ntk.functions": "cut_short shortest equations floats dtype is_float is_free mixing "
         "warn_once check_outputs digits jit once_for_each length",
         "support": "slot_points check_arguments check_components",
-        # `leftover`, which is tested, passes its arguments on to `leftover_rows`.
-        "support.identification": "component_outputs is_pixelwise latent_columns leftover_rows",
+        "support.identification": "component_outputs is_pixelwise latent_columns posed",
         "support.latents": "as_categories changes covariance coverage distances distinct few "
         "halves nearest some_of_each within",
-        "support.second_model": "compose search evaluate posterior variances",
+        "support.second_model": "search evaluate posterior",
         "salience": "float64",
         "ntk.layers": "no_nudges shape factors sides in_loops units",
         "ntk.linearised": "is_of",

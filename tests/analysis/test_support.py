@@ -413,7 +413,7 @@ def test_precision_and_non_finite_jacobians_are_named():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"component": 2}, "slots 0 to 1"),
+        ({"component": 2}, "component must be 0 to 1"),
         ({"condition": "weak"}, "condition must be one of sum"),
         ({"condition": "relaxed"}, "pass unseen"),
         ({"slots": np.zeros((3, 4, 4, 3))}, "partners is for 2 values, slots holds 3"),

@@ -13,7 +13,6 @@ own conditions. `identify` asks what matters: does f on P determine f on Q? Wher
 model that agrees on P and differs on Q, that model decides.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -29,7 +28,7 @@ from cgjax.analysis.support.identification import (
     Identification,
     component_outputs,
     identify,
-    latent_columns,
+    posed,
 )
 from cgjax.analysis.support.latents import Coverage
 
@@ -126,7 +125,8 @@ def audit(
     1.0
     """
     slots = np.asarray(slots)
-    check_arguments(slots, partners, where, pixelwise, condition, unseen)
+    judged = checks.positions(where, slots.shape, pixelwise)
+    check_arguments(slots, partners, pixelwise, condition, unseen)
     rows = []
     # Rank is a question about small numbers: float64, whatever the arrays are.
     with jax.enable_x64(True):
@@ -136,7 +136,6 @@ def audit(
             points = slot_points("partners", partners, i, component, slots[i])
             if i in tried:
                 jacobians.check_pixelwise(composition, points, component)
-            judged = slice(None) if where is None else np.asarray(where[i], bool).ravel()
             others = None
             if condition == "relaxed":
                 others = slot_points("unseen", unseen, i, component, slots[i])
@@ -144,64 +143,54 @@ def audit(
                     raise ValueError(
                         "unseen is empty: the relaxed condition needs points of Q for every value"
                     )
-            rows.append(
-                _value(
-                    composition, points, component, pixelwise, condition, rtol, atol, judged, others
-                )
-            )
+            given = (composition, points, component, pixelwise)
+            rows.append(_value(*given, condition, rtol, atol, judged[i], others))
     return _collect(rows, slots.shape[1:], pixelwise, condition)
 
 
 class _Value(NamedTuple):
-    """One value's evidence, at the judged blocks."""
+    """What the points of one value show; blocks that are not judged hide nothing."""
 
-    sigma: np.ndarray  # [blocks, M]
+    sigma_min: float
     hidden: np.ndarray  # [blocks, M] directions that count as unknown
-    leak: np.ndarray  # [blocks]
-    judged: np.ndarray | slice
+    leak: float
     n_points: int
     subset: np.ndarray | None
-    n_rows: tuple  # rows and columns of a block
+    shape: tuple  # rows and columns of a block
 
 
 def _value(
     composition, points, component, pixelwise, condition, rtol, atol, judged, others
 ) -> _Value:
-    slot, subset = points[component], None
-    n_columns = slot.shape[-1] if pixelwise else math.prod(slot.shape[1:])
-    if not len(slot):
-        sigma, vectors = jacobians.nothing(slot, pixelwise)
-        n_rows = 0
-    else:
-        stacked = condition != "sum"
-        whole = jacobians.merged(composition, points, component, pixelwise, stacked)
-        _check_precision(whole, rtol, atol)
-        n_rows = whole.shape[1]
-        if condition == "relaxed":
-            sigma, vectors = map(np.asarray, jacobians.compiled_spectrum(whole))
-        else:  # only what P' hides needs directions, and they cost most of the SVD
-            sigma, vectors = np.asarray(jacobians.compiled_singular_values(whole)), None
-    least = max(rtol * sigma.max(initial=0), atol)
-    hidden, leak = sigma <= least, np.zeros(len(sigma))
+    subset, leak = None, np.zeros(1)
+    whole = jacobians.merged(composition, points, component, pixelwise, condition != "sum")
+    _check_precision(whole, rtol, atol)
+    n_rows, n_columns = whole.shape[1:]
+    if condition == "relaxed":
+        sigma, vectors = map(np.asarray, jacobians.compiled_spectrum(whole))
+    else:  # only what P' hides needs directions, and they cost most of the SVD
+        sigma = np.asarray(jacobians.compiled_singular_values(whole))
+    least = jacobians.least(sigma, rtol, atol)
+    hidden = (sigma <= least) & judged[:, None]
+    sigma = sigma[judged]
 
     def n_hidden(values):
-        return np.sum(values <= max(rtol * values.max(initial=0), atol))
+        return np.sum(values <= jacobians.least(values, rtol, atol))
 
-    if condition == "sum" and n_columns <= n_rows and len(slot) > 1 and hidden[judged].any():
+    if condition == "relaxed":
+        leak = jacobians.leak(composition, others, component, pixelwise, vectors, hidden)
+        hidden &= leak[:, None] > least
+    elif condition == "sum" and n_columns <= n_rows and len(points[0]) > 1 and hidden.any():
         stack = jacobians.merged(composition, points, component, pixelwise, True)
         # No sum has a higher rank than the stack.
         if not n_hidden(np.asarray(jacobians.compiled_singular_values(stack))[judged]):
-            some, of_some = jacobians.search(
+            subset, of_subset = jacobians.search(
                 composition, points, component, pixelwise, judged, n_hidden
             )
-            if some is not None:
-                subset, sigma = some, np.array(sigma)
-                sigma[judged], hidden[judged] = of_some, False
-    if condition == "relaxed":
-        leak = jacobians.leak(composition, others, component, pixelwise, vectors, hidden)
-        hidden = hidden & (leak > least)[:, None]
+            if subset is not None:
+                sigma, hidden = of_subset, np.zeros_like(hidden)
     return _Value(
-        sigma[judged], hidden[judged], leak[judged], judged, len(slot), subset, (n_rows, n_columns)
+        sigma.min(initial=np.inf), hidden, leak.max(), len(points[0]), subset, (n_rows, n_columns)
     )
 
 
@@ -231,19 +220,9 @@ def audit_support(
         failing.add("identification")
     measured = {"A2": coverage, "identification": identification}
     unmeasured = tuple(name for name, value in measured.items() if value is None)
-    verdict = _support_verdict(
-        audits, coverage, identification, sorted(failing), unmeasured,
-        options.get("condition", "sum"),
-    )  # fmt: skip
-    return SupportAudit(
-        tuple(audits),
-        coverage,
-        not failing and not unmeasured,
-        " and ".join(sorted(failing)),
-        verdict,
-        identification,
-        unmeasured,
-    )
+    holds, names = not failing and not unmeasured, " and ".join(sorted(failing))
+    answer = SupportAudit(tuple(audits), coverage, holds, names, "", identification, unmeasured)
+    return answer._replace(verdict=_support_verdict(answer, options.get("condition", "sum")))
 
 
 @checked
@@ -276,19 +255,10 @@ def audit_latents(
     >>> audit_latents(lambda slots: slots[0] + slots[1], [jnp.sin, jnp.cos], arms, q).holds
     True
     """
-    answer = identify(
-        composition,
-        components,
-        latents_P,
-        latents_Q,
-        length,
-        kinds=kinds,
-        sizes=sizes,
-        columns=columns,
-    )
-    space = latents.space(latents_P, latents_Q, kinds)
-    p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
-    columns = latent_columns(components, p.shape[1], sizes, columns)
+    given = (components, latents_P, latents_Q)
+    form = {"kinds": kinds, "sizes": sizes, "columns": columns}
+    answer = identify(composition, *given, length, **form)
+    space, columns, p, q = posed(*given, **form)
     reach = latents.coverage(space, columns, p, q, answer.length, names)
     if tested is not None:
         asked = [q[tested]] * len(columns)
@@ -312,26 +282,15 @@ def audit_latents(
 
 
 @checked
-def coverage(
-    p: finite("n D"),
-    q: finite("m D"),
-    sizes=None,
-    columns=None,
-    kinds=None,
-    length: number("[0, inf)") = LENGTH,
-    names=(),
-) -> Coverage:
+def coverage(p: finite("n D"), q: finite("m D"), sizes=None, kinds=None, names=()) -> Coverage:
     """Compositional support of latents p with respect to q.
 
-    sizes, columns: latents of each component; without both, each latent by itself. A value of Q
-    counts as reached within the radius of `latents.coverage`.
+    sizes: latents of each component; without them, each latent by itself. A value of Q counts as
+    reached within the radius of `latents.coverage`.
     """
-    space = latents.space(p, q, kinds)
-    p, q = (np.asarray(rows, np.float64) for rows in (p, q))
-    if columns is None:
-        sizes = sizes or (1,) * q.shape[1]
-        columns = latent_columns(sizes, q.shape[1], sizes)
-    return latents.coverage(space, columns, p, q, length, names)
+    sizes = sizes or (1,) * np.shape(q)[1]
+    space, columns, p, q = posed(sizes, p, q, kinds, sizes)
+    return latents.coverage(space, columns, p, q, LENGTH, names)
 
 
 def _values(columns, rows, most) -> np.ndarray:
@@ -376,35 +335,27 @@ def _check_precision(matrices, rtol, atol):
 
 
 def _collect(rows, shape, pixelwise, condition):
-    n_failing, masks = [], []
-    for row in rows:
-        lacking = row.hidden.any(axis=1) if pixelwise else row.hidden
-        n_failing.append(int(lacking.sum()))
-        if pixelwise:
-            mask = np.zeros(math.prod(shape[:-1]), bool)
-            mask[row.judged] = lacking
-            masks.append(mask.reshape(shape[:-1]))
-    n_failing = np.array(n_failing)
-    passes, sigma_min = n_failing == 0, np.array([row.sigma.min(initial=np.inf) for row in rows])
-    used = np.array([row.n_points if row.subset is None else len(row.subset) for row in rows])
-    failing = np.flatnonzero(~passes)
-    unseen = np.array([row.n_points == 0 for row in rows])[failing]
-    names = (("A2", unseen.any()), ("A3", (~unseen).any()))
-    verdict = _component_verdict(
-        passes, sigma_min, n_failing, pixelwise, condition, unseen.sum(), rows[0].n_rows
-    )
+    sigma_min, hidden, leak, n_points, subsets, shapes = zip(*rows)
+    hidden, sigma_min, n_points = np.stack(hidden), np.array(sigma_min), np.array(n_points)
+    n_failing = jacobians.n_lacking(hidden, pixelwise)
+    passes = n_failing == 0
+    used = [n if subset is None else len(subset) for n, subset in zip(n_points, subsets)]
+    is_unseen = ~passes & (n_points == 0)
+    names = (("A2", is_unseen), ("A3", ~passes & ~is_unseen))
     return Audit(
         passes=passes,
         sigma_min=sigma_min,
-        failing=failing,
+        failing=np.flatnonzero(~passes),
         share=float(np.mean(passes)),
-        verdict=verdict,
+        verdict=_component_verdict(
+            passes, sigma_min, n_failing, pixelwise, condition, is_unseen.sum(), shapes[0]
+        ),
         n_failing=n_failing,
-        where=np.stack(masks) if pixelwise else None,
-        leak=np.array([row.leak.max(initial=0.0) for row in rows]),
-        assumption=" and ".join(name for name, fails in names if fails),
+        where=hidden.any(axis=2).reshape(len(rows), *shape[:-1]) if pixelwise else None,
+        leak=np.array(leak),
+        assumption=" and ".join(name for name, fails in names if fails.any()),
         sigma_mean=sigma_min / np.maximum(used, 1) ** (1.0 if condition == "sum" else 0.5),
-        subsets=tuple(row.subset for row in rows),
+        subsets=subsets,
     )
 
 
@@ -414,22 +365,17 @@ def _collect(rows, shape, pixelwise, condition):
 _SAME = 1e-3  # how far the component's own slot in P' may be from the value that is tested
 
 
-def slot_points(name, given, i, component, value) -> list:
+def slot_points(name, given, i, component, value) -> tuple:
     """The slot tuples of P' for value i: K arrays [p, ...] in float64."""
     points = given(i) if callable(given) else given[i]
     if not isinstance(points, tuple | list):
         points = [points[:, k] for k in range(points.shape[1])]
-    if not isinstance(component, int | np.integer) or not 0 <= component < len(points):
-        raise ValueError(f"component {component}: {name} hold slots 0 to {len(points) - 1}")
+    jacobians.check_points(name, points, component)
     if points[component].shape[1:] != value.shape:
         raise ValueError(
             f"values are {value.shape}, but slot {component} of their {name} is "
             f"{points[component].shape[1:]}: {name} are [m, points, slots, ...]"
         )
-    if len({len(slot) for slot in points}) > 1:
-        raise ValueError(f"{name}: slots have {[len(slot) for slot in points]} points, not as many")
-    for slot in points if callable(given) else ():
-        checks.finite(**{name: slot})
     points = tuple(np.asarray(slot, np.float64) for slot in points)
     off = np.max(np.abs(points[component] - value), initial=0)
     if off > _SAME * max(1, np.max(np.abs(value), initial=0)):
@@ -440,22 +386,15 @@ def slot_points(name, given, i, component, value) -> list:
     return points
 
 
-def check_arguments(slots, partners, where, pixelwise, condition, unseen) -> None:
+def check_arguments(slots, partners, pixelwise, condition, unseen) -> None:
     """Raises ValueError unless there are values to test, of forms that fit their tuples."""
     if slots.ndim < 1 + pixelwise:
         raise ValueError(f"slots must be [m, ..., channels], got shape {slots.shape}")
     if condition == "relaxed" and unseen is None:
         raise ValueError("the relaxed condition compares P' with Q: pass unseen, tuples of Q")
-    if where is not None:
-        checks.positions(where, slots.shape, pixelwise)
     for name, given in (("partners", partners), ("unseen", unseen)):
-        if given is None or callable(given):
-            continue
-        if len(given) != len(slots):
+        if given is not None and not callable(given) and len(given) != len(slots):
             raise ValueError(f"{name} is for {len(given)} values, slots holds {len(slots)}")
-        for points in given:
-            for slot in points if isinstance(points, tuple | list) else (points,):
-                checks.finite(**{name: slot})
 
 
 def check_components(slots, partners, each) -> None:
@@ -516,12 +455,13 @@ def _component_verdict(passes, sigma_min, n_failing, pixelwise, condition, n_uns
     return text
 
 
-def _support_verdict(audits, coverage, identification, failing, unmeasured, condition) -> str:
+def _support_verdict(answer: SupportAudit, condition: str) -> str:
     """Identification first, then the theorem's conditions, in one paragraph."""
+    identification, coverage = answer.identification, answer.coverage
     parts = [identification.verdict] if identification is not None else []
-    parts += [f"Component {k}: {one.verdict}." for k, one in enumerate(audits)]
+    parts += [f"Component {k}: {one.verdict}." for k, one in enumerate(answer.components)]
     parts += [_coverage_verdict(coverage)] if coverage is not None else []
-    reasons = [REASONS[name] for name in failing if name in REASONS]
+    reasons = [REASONS[name] for name in answer.assumption.split(" and ") if name in REASONS]
     if reasons:
         parts.append(f"The theorem does not apply: {'; '.join(reasons)}.")
     elif identification is not None and not identification.determined:
@@ -529,8 +469,8 @@ def _support_verdict(audits, coverage, identification, failing, unmeasured, cond
             "Rank and coverage hold, so a premise that they do not state fails: the derivatives of "
             "f must be observable on P, and P must be connected."
         )
-    if unmeasured:
-        missing = ", ".join(NOT_MEASURED[name] for name in unmeasured)
+    if answer.unmeasured:
+        missing = ", ".join(NOT_MEASURED[name] for name in answer.unmeasured)
         parts.append(f"Not measured: {missing}.")
     parts += [NOT_THE_THEOREM[condition]] if condition in NOT_THE_THEOREM else []
     return " ".join(parts)

@@ -80,25 +80,22 @@ def certificate(
     latents = jnp.asarray(latents)
     space = spaces.space(latents, latents, kinds)
     dims = _smooth_latents(space, np.asarray(latents))
-    true, fitted = (
-        np.asarray(jax.lax.map(_one(f), latents, batch_size=CHUNK)) for f in (truth, model)
-    )
+    mapped = [_mapped(f) for f in (truth, model)]
+    true, fitted = (np.asarray(f(latents)) for f in mapped)
     if true.shape != fitted.shape:
         raise ValueError(f"truth gives {true.shape[1:]}, model {fitted.shape[1:]} for one point")
     if not np.any(np.ptp(true, axis=0)):
         raise ValueError("truth is constant at latents: there is nothing to fit")
     deviation = np.sqrt(np.mean(_squares(true - true.mean(0))))
     misfit = np.sqrt(_squares(true - fitted)) / deviation
+    slopes = jacobian_errors(truth, model, latents, dims)
     premises = (
-        _smooth(truth, model, latents, dims),
+        _smooth(mapped, latents, dims),
         *_of_support(support),
-        *_form(model, composition, components, true_composition, sizes, latents, deviation),
+        *_form(mapped[1], composition, components, true_composition, sizes, latents, deviation),
         _everywhere("fit", misfit, fit_limit, "the model fits f on P"),
-        _everywhere(
-            "derivatives", jacobian_errors(truth, model, latents, dims), jacobian_limit,
-            "the model fits df/dz on P",
-        ),
-    )  # fmt: skip
+        _everywhere("derivatives", slopes, jacobian_limit, "the model fits df/dz on P"),
+    )
     return _answer(premises, support, len(latents))
 
 
@@ -128,7 +125,7 @@ def _form(model, composition, components, true_composition, sizes, latents, devi
         rows[:, each] = np.roll(rows[:, each], k, axis=0)
     slots = [phi(jnp.asarray(rows[:, each])) for phi, each in zip(components, columns)]
     composed = np.asarray(composition(slots), np.float64)
-    others = {words: jax.lax.map(_one(model), jnp.asarray(rows), batch_size=CHUNK)}
+    others = {words: model(rows)}
     if true_composition is not None:
         others["data and model share C"] = true_composition(slots)
     premises = []
@@ -164,7 +161,7 @@ def _jacobian(f, chunk, dims):
 # --- premises -------------------------------------------------------------------------------------
 
 
-def _smooth(truth, model, latents, dims):
+def _smooth(mapped, latents, dims):
     """A1: no jumps of truth and model on lines between samples."""
     words = "truth and model have no jump on lines between samples"
     n = len(latents)
@@ -172,18 +169,11 @@ def _smooth(truth, model, latents, dims):
         return Premise("A1", None, np.nan, 1.0, words)
     starts, stops = np.asarray(latents), np.array(latents)
     stops[:, dims] = np.roll(starts, 1, axis=0)[:, dims]
-
-    def mapped(f):
-        return jax.jit(lambda z: jax.lax.map(_one(f), z, batch_size=CHUNK))
-
-    is_jump, left = (
-        np.stack(part) for part in zip(*(jumps(mapped(f), starts, stops) for f in (truth, model)))
-    )
+    each = zip(*(jumps(f, starts, stops) for f in mapped))
+    is_jump, left = (np.stack(part) for part in each)
     n_jumps = int(is_jump.any(0).sum())
-    return Premise(
-        "A1", not n_jumps, 1 - n_jumps / n, 1.0, words, worst=float(left.max()),
-        bound=largest_share(n_jumps, n),
-    )  # fmt: skip
+    worst, bound = float(left.max()), largest_share(n_jumps, n)
+    return Premise("A1", not n_jumps, 1 - n_jumps / n, 1.0, words, worst, bound=bound)
 
 
 @checked
@@ -228,24 +218,19 @@ def _of_support(support):
     n = min(len(one.passes) for one in support.components)
     fails = max(int(np.sum(~one.passes)) for one in support.components)
     share = min(one.share for one in support.components)
-    failing = support.assumption.split(" and ")
-    answer, reach = support.identification, support.coverage
+    reached = np.nan if support.coverage is None else float(support.coverage.share.min())
+    left_open = np.nan if support.identification is None else support.identification.open_share
 
-    def premise(name, words, value, limit, is_measured=True, bound=np.nan):
-        holds = name not in failing if is_measured else None
+    def premise(name, value, limit, words, bound=np.nan):
+        holds = None if np.isnan(value) else name not in support.assumption.split(" and ")
         return Premise(name, holds, value, limit, words, bound=bound)
 
+    words = "P determines f on Q; the share of Q that stays open"
     return (
-        premise(
-            "A2", "P reaches every component value of Q",
-            np.nan if reach is None else float(reach.share.min()), 1.0, reach is not None,
-        ),
-        premise("A3", "the rank condition holds on P", share, 1.0, bound=largest_share(fails, n)),
-        premise(
-            "identification", "P determines f on Q; the share of Q that stays open",
-            np.nan if answer is None else answer.open_share, 0.0, answer is not None,
-        ),
-    )  # fmt: skip
+        premise("A2", reached, 1.0, "P reaches every component value of Q"),
+        premise("A3", share, 1.0, "the rank condition holds on P", largest_share(fails, n)),
+        premise("identification", left_open, 0.0, words),
+    )
 
 
 def _everywhere(name, errors, limit, words):
@@ -265,6 +250,11 @@ def _everywhere(name, errors, limit, words):
 
 def _one(f):
     return lambda z: f(z[None])[0]
+
+
+def _mapped(f):
+    """f at points [n, D], some at a time."""
+    return jax.jit(lambda z: jax.lax.map(_one(f), z, batch_size=CHUNK))
 
 
 def _squares(values):

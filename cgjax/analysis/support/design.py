@@ -58,8 +58,7 @@ def design(
     """
     most = min(most, len(candidates))
     slots, candidates = np.asarray(slots), np.asarray(candidates)
-    if where is not None:
-        checks.positions(where, slots.shape, pixelwise)
+    judged = checks.positions(where, slots.shape, pixelwise)
     with jax.enable_x64(True):
         others = tuple(
             jnp.asarray(candidates[:, k], jnp.float64) for k in range(candidates.shape[1])
@@ -73,18 +72,13 @@ def design(
         def trial(chosen):
             """n_failing [m, c] and smallest sigma [m, c] of these with each candidate more."""
             totals = []
-            for i in range(len(values)):
-                judged = slice(None) if where is None else np.asarray(where[i], bool).ravel()
-                sigma = _trials(
-                    composition,
-                    values[i],
-                    others,
-                    jnp.array(chosen, int),
-                    component,
-                    pixelwise,
-                    condition == "stack",
-                )
-                totals.append(_score(np.asarray(sigma)[:, judged], rtol, atol, pixelwise))
+            for value, is_judged in zip(values, judged):
+                given = (composition, value, others, jnp.array(chosen, int), component, pixelwise)
+                sigma = np.asarray(_trials(*given, condition == "stack"))[:, is_judged]
+                jacobians.check_finite(sigma, "candidates")
+                is_hidden = sigma <= jacobians.least(sigma, rtol, atol)
+                n_failing = jacobians.n_lacking(is_hidden, pixelwise)
+                totals.append((n_failing, sigma.min(axis=(1, 2), initial=np.inf)))
             return tuple(np.stack(column) for column in zip(*totals))
 
         chosen, curve = (_exact if exact else _greedy)(trial, len(candidates), most)
@@ -142,22 +136,9 @@ def _trials(composition, value, others, chosen, component, pixelwise, stacked):
     values = jnp.broadcast_to(value, others[component].shape)
     points = tuple(values if k == component else slot for k, slot in enumerate(others))
     blocks = jacobians.blocks(composition, points, component, pixelwise)  # [c, blocks, rows, M]
-    base = blocks[chosen]
-    if not stacked:
-        return jacobians.singular_values(blocks + jnp.sum(base, axis=0)[None])
-    base = jnp.moveaxis(base, 0, 1).reshape(blocks.shape[1], -1, blocks.shape[-1])
-    base = jnp.broadcast_to(base, (len(blocks), *base.shape))
-    return jacobians.singular_values(jacobians.triangular(jnp.concatenate([base, blocks], axis=2)))
-
-
-def _score(sigma, rtol, atol, pixelwise):
-    """Failing positions (or directions) [c] and smallest singular value [c] of one value."""
-    if not np.all(np.isfinite(sigma)):
-        raise ValueError("the Jacobian is not finite: composition is not differentiable there")
-    largest = sigma.max(axis=(1, 2), keepdims=True, initial=0)
-    lacking = sigma <= np.maximum(rtol * largest, atol)
-    lacking = lacking.any(axis=2) if pixelwise else lacking.reshape(len(sigma), -1)
-    return lacking.sum(axis=1), sigma.min(axis=(1, 2), initial=np.inf)
+    base = list(blocks[chosen])
+    with_each = jax.vmap(lambda block: jacobians.together([*base, block], stacked))(blocks)
+    return jacobians.singular_values(with_each)
 
 
 def _answer(chosen, sigma_min, n_failing, share, n_candidates, exact):

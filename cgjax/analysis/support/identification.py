@@ -22,7 +22,7 @@ import numpy as np
 from cgjax.analysis import checks
 from cgjax.analysis.arguments import checked, finite, integer, number
 from cgjax.analysis.support import jacobians, latents, second_model
-from cgjax.analysis.support.second_model import Design, Models, Witness, posterior
+from cgjax.analysis.support.second_model import Design, Witness, posterior
 
 LENGTHS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)  # in units of a latent's spread on Q
 LENGTH = 0.1  # of the verdict, where the sample is large enough for it
@@ -30,8 +30,12 @@ OPEN = 0.1  # share of f's prior deviation above which a point of Q stays open
 EXACT_NOISE, EXACT_OPEN = 1e-5, 0.01  # the same almost without noise: what P does not see at all
 ROWS = 2500  # of P in a table of categories; ten times as many of Q
 ASKED = 400  # rows of Q at which the variance is computed; half of Q where that is more
-REPORTED = 4  # positions of the numbers that are reported for all lengths
+POSITIONS = 16  # pixels that are used where C acts pixel by pixel
+REPORTED = 4  # of them, for the numbers that are reported for all lengths
 DIRECTIONS = 2  # from which a second model is searched
+# More of them where first order leaves nothing open, of a posterior with so many times the noise: C
+# may fold, and then an error as large as the noise hides a change as large as its root.
+FOLD_DIRECTIONS, FOLD_NOISE = 6, 10.0
 DEVIATIONS = 3.0  # of the prior that a second model's components may differ
 LARGEST = 1e9  # entries of the covariance of f on P: 8 GB, three times that while it is solved
 STEPS, DRAWS = (0.3, 0.03), 4  # changes of components, by which jumps of C are noticed
@@ -68,7 +72,6 @@ def identify(
     columns: Sequence[Sequence[int]] | None = None,
     training_error: number("[1e-6, 1]") = 0.03,
     n_points: integer(1) = 400,
-    n_positions: integer(1) = 16,
 ) -> Identification:
     """Whether f on samples P determines f on samples Q.
 
@@ -80,10 +83,9 @@ def identify(
         this length (None: 0.1).
     noise: relative error with which f is known on P. training_error: the same, of `amplification`.
     kinds: of each latent, "continuous", "periodic", "categorical" or None (`latents.space`).
-    n_points: rows of P and Q that are used, spread over each. n_positions: pixels that are used
-        where C acts pixel by pixel.
-    Time grows with positions * lengths * rows^3 and memory with rows^2, where rows are n_points
-    times the outputs of a position, or the features of the components if they are fewer.
+    n_points: rows of P and Q that are used, spread over each. Where C acts pixel by pixel, some
+        pixels are used. Time grows with lengths * rows^3 and memory with rows^2, where rows are
+        n_points times the outputs of a pixel, or the features of the components if they are fewer.
 
     >>> q = np.random.default_rng(0).uniform(size=(100, 2))
     >>> diagonal = q[:, :1] * np.ones(2)
@@ -91,20 +93,9 @@ def identify(
     >>> answer.determined, answer.witness.error_Q > 10 * answer.witness.error_P
     (False, True)
     """
-    space = latents.space(latents_P, latents_Q, kinds)
-    p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
-    columns = latent_columns(components, p.shape[1], sizes, columns)
-    question = Question(
-        composition,
-        components,
-        columns,
-        space,
-        length,
-        noise,
-        training_error,
-        n_points,
-        n_positions,
-    )
+    space, columns, p, q = posed(components, latents_P, latents_Q, kinds, sizes, columns)
+    form = (composition, components, columns, space)
+    question = Question(*form, length, noise, training_error, n_points)
     with jax.enable_x64(True):
         answer = _identify(question, p, q)
         if not space.ambiguous or not answer.determined:
@@ -119,6 +110,13 @@ def identify(
         "categories, it does not: declare kinds."
     )
     return strict._replace(kinds=space.kinds, verdict=strict.verdict + note)
+
+
+def posed(components, latents_P, latents_Q, kinds=None, sizes=None, columns=None):
+    """The space of latents, the latents of each component, and rows of P and Q in float64."""
+    space = latents.space(latents_P, latents_Q, kinds)
+    p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
+    return space, latent_columns(components, p.shape[1], sizes, columns), p, q
 
 
 def latent_columns(components, n_latents: int, sizes=None, columns=None) -> list[list[int]]:
@@ -149,10 +147,9 @@ class Question(NamedTuple):
     columns: list[list[int]]
     space: latents.Space
     length: float | None
-    noise: float
-    training_error: float
-    n_points: int
-    n_positions: int
+    noise: float | None = None  # `leftover` has its own noises and uses all rows
+    training_error: float | None = None
+    n_points: int | None = None
 
     def few(self, n: int) -> float:
         """Share of Q that n samples may leave open."""
@@ -194,19 +191,24 @@ def _identify(question: Question, p, q) -> Identification:
     def first_order(name: str, i: int, position: int):
         return view(i).at_position(*samples[name], position)
 
-    def numbers(name: str, i: int, positions=range(world.n_positions)) -> Numbers:
+    every = range(world.n_positions)
+    some = every[:: max(len(every) // REPORTED, 1)]
+
+    def numbers(name: str, i: int, positions=every) -> Numbers:
         return _numbers([first_order(name, i, position) for position in positions])
+
+    def is_open(name: str, i: int) -> bool:
+        """Whether more than a few rows stay open: some positions may suffice to show it."""
+        return any(numbers(name, i, each).open_share > few[name] for each in (some, every))
 
     start = next((i for i, each in enumerate(lengths) if each >= LENGTH), len(lengths) - 1)
     for at in range(start, len(lengths)):
-        result = numbers("P", at)
-        is_closed = result.open_share <= few["P"]
-        if has_floor and not is_closed and numbers("floor", at).open_share > few["floor"]:
+        if has_floor and is_open("P", at) and is_open("floor", at):
             continue  # samples of Q itself leave f on Q open: nothing is said about P
-        witness = view(at).witness(*samples["P"], result)
-        is_positive = is_closed and witness is None
+        witness = view(at).witness(*samples["P"], numbers("P", at))
+        is_positive = witness is None and not is_open("P", at)
         # Where first order does not blame P, samples of Q itself may allow a second model too.
-        is_doubtful = has_floor and is_closed and not is_positive
+        is_doubtful = has_floor and witness is not None and not is_open("P", at)
         is_decided = not (is_doubtful and view(at).witness(*samples["floor"], numbers("floor", at)))
         if is_decided:
             break
@@ -216,7 +218,6 @@ def _identify(question: Question, p, q) -> Identification:
     # A longer length, which few samples force, bridges no wider gaps.
     reach = latents.coverage(space, world.latents_that_matter, p, q, question.length or LENGTH)
     is_smooth = world.is_smooth(on_q)
-    some = range(0, world.n_positions, max(world.n_positions // REPORTED, 1))
     reported = [
         (
             *(numbers(name, i, some).unknown for name in samples),
@@ -242,8 +243,8 @@ def _identify(question: Question, p, q) -> Identification:
     floor_open = None if is_decided else numbers("floor", at).open_share
     verdict = _words(answer, at, reach, is_smooth, floor_open)
     if question.has_lengths:
-        is_open = [numbers("P", i, some).open_share > few["P"] for i in range(len(lengths))]
-        closed = next((i for i in range(len(lengths)) if not any(is_open[i:])), at)
+        stays_open = [numbers("P", i, some).open_share > few["P"] for i in range(len(lengths))]
+        closed = next((i for i in range(len(lengths)) if not any(stays_open[i:])), at)
         if closed > at:
             verdict += f" To first order P determines f on Q from length {lengths[closed]:g} on."
         if len(known) < len(distinct_p):
@@ -301,48 +302,35 @@ def _words(answer, at, reach, is_smooth, floor_open) -> str:
 class Leftover(NamedTuple):
     """Variance of f that knowing f on P leaves, at each position of the slots (1 if not pixelwise).
 
-    `unknown` is the root of on_q.mean() / prior.mean(), `amplification` on_q.mean() / on_p.mean().
+    For one of the noises, `unknown` is the root of on_q.mean() / prior.mean(), `amplification`
+    on_q.mean() / on_p.mean().
     """
 
-    on_q: np.ndarray  # [positions]
-    on_p: np.ndarray  # [positions]
-    prior: np.ndarray  # [positions] on Q
+    on_q: np.ndarray  # [noises, positions, m]
+    on_p: np.ndarray  # [noises, positions, n] at the first rows of P, as many as Q has
+    prior: np.ndarray  # [positions, m] on Q
 
 
+@checked
 def leftover(
-    composition, components, latents_P, latents_Q, length, noise, kinds=None, sizes=None
+    composition: Callable,
+    components: Sequence[Callable],
+    latents_P: finite("n D"),
+    latents_Q: finite("m D"),
+    length: number("[1e-3, inf)"),
+    noises: number("[1e-6, 1]", "N"),
+    kinds: Sequence | None = None,
 ) -> Leftover:
     """First order alone, at every row and position, without a verdict: arguments of `identify`.
 
     Runs on the default device, in float64. Time grows with positions * (rows of P * outputs of a
     position)^3, memory with its square.
     """
-    rows = leftover_rows(
-        composition, components, latents_P, latents_Q, length, (noise,), kinds, sizes
-    )
-    return Leftover(*(part.mean(-1).reshape(-1) for part in rows))
-
-
-def leftover_rows(
-    composition, components, latents_P, latents_Q, length, noises, kinds=None, sizes=None
-) -> Leftover:
-    """`leftover` row by row, for several noises: on_q [N, positions, m], on_p [N, positions, n],
-    prior [positions, m].
-
-    on_p: of the first rows of P, as many as Q has.
-    """
-    checks.bounded("length", length, "[1e-3, inf)")
-    for noise in noises:
-        checks.bounded("noise", noise, "[1e-6, 1]")
-    space = latents.space(latents_P, latents_Q, kinds)
-    p, q = (np.asarray(rows, np.float64) for rows in (latents_P, latents_Q))
-    columns = latent_columns(components, p.shape[1], sizes)
-    question = Question(
-        composition, components, columns, space, length, noise, noise, len(p), np.iinfo(int).max
-    )
+    space, columns, p, q = posed(components, latents_P, latents_Q, kinds)
+    question = Question(composition, components, columns, space, length)
     left, priors = [], []
     with jax.enable_x64(True):
-        world = _world(question, p, q)
+        world = _world(question, p, q, np.inf)
         n_outputs = len(p) * world.slopes[0].shape[2]
         if n_outputs**2 > LARGEST:
             raise ValueError(
@@ -414,9 +402,8 @@ class Numbers(NamedTuple):
 
 def _numbers(positions) -> Numbers:
     variance, prior, is_open = (np.stack(part) for part in zip(*positions))
-    # Of many pixels some may stay open: a row is open where more than FEW of its pixels are.
-    rows_open = is_open.mean(0) > (latents.FEW if len(is_open) * latents.FEW > 1 else 0.0)
-    return Numbers(variance.mean(0), prior.mean(0), rows_open, int(np.argmax(is_open.mean(1))))
+    worst = int(np.argmax(is_open.mean(1)))
+    return Numbers(variance.mean(0), prior.mean(0), is_open.any(0), worst)
 
 
 class World(NamedTuple):
@@ -439,6 +426,10 @@ class World(NamedTuple):
         each = zip(self.question.columns, self.slopes)
         return [[d] for d in sorted({d for columns, x in each if x.any() for d in columns})]
 
+    def evaluate(self, slots):
+        """C of other outputs of the components, and its slopes."""
+        return second_model.evaluate(self.question.composition, slots, self.positions is not None)
+
     def at(self, length: float) -> "View":
         columns = self.question.columns
         each = [latents.changes(self.question.space, d, self.rows, length) for d in columns]
@@ -458,7 +449,7 @@ class World(NamedTuple):
         def composed(step):
             parts = zip(slots, self.scales, changes)
             moved = tuple(slot + step * scale * change for slot, scale, change in parts)
-            return second_model.compose(self.question.composition, moved).reshape(shape)
+            return self.evaluate(moved)[0].reshape(shape)
 
         true = composed(0.0)
         long, short = (np.abs(composed(step) - true - step * slope).max() for step in STEPS)
@@ -466,7 +457,7 @@ class World(NamedTuple):
         return bool(short <= max(0.3 * long, 1e-6 * np.abs(true).max()))
 
 
-def _world(question: Question, known, asked) -> World:
+def _world(question: Question, known, asked, most=POSITIONS) -> World:
     rows, composition = np.concatenate([known, asked]), question.composition
     parts = enumerate(zip(question.components, question.columns))
     slots = [component_outputs(k, *part, rows) for k, part in parts]
@@ -478,7 +469,7 @@ def _world(question: Question, known, asked) -> World:
     pixelwise = is_pixelwise(composition, [slot[:2] for slot in slots])
     if pixelwise:
         n = int(np.prod(slots[0].shape[1:-1]))
-        positions = np.unique(np.linspace(0, n - 1, min(n, question.n_positions)).astype(int))
+        positions = np.unique(np.linspace(0, n - 1, min(n, most)).astype(int))
         flat = [slot.reshape(len(slot), 1, n, slot.shape[-1]) for slot in slots]
         slots = [slot[:, :, positions] for slot in flat]
     _, each = second_model.evaluate(composition, tuple(slots), pixelwise)
@@ -533,33 +524,36 @@ class View(NamedTuple):
             on_q += rough.variance(self.design(asked, position, 0.01 * noise**2)).mean()
         return float(on_q / on_p) if on_p else np.nan
 
+    def only(self, rows, position: int) -> "View":
+        """The same view of some rows, at one position."""
+        world, here = self.world, [position]
+        slots, positions = [slot[rows] for slot in world.slots], world.positions
+        if positions is not None:
+            slots, positions = [slot[:, :, here] for slot in slots], positions[here]
+        slopes = tuple(slope[rows][:, here] for slope in world.slopes)
+        some = World(
+            world.question, world.rows[rows], positions, tuple(slots), world.scales, slopes
+        )
+        return View(some, self.changes, tuple(place[rows] for place in self.places))
+
     def witness(self, known, asked, result: Numbers) -> Witness | None:
         """A second model at the position that is open at most rows."""
-        world, question, position = self.world, self.world.question, result.position
-        rows, n = np.concatenate([known, asked]), len(known)
-        slots = tuple(slot[rows] for slot in world.slots)
-        if world.positions is not None:
-            slots = tuple(slot[:, :, position : position + 1] for slot in slots)
-        models = Models(
-            question.composition,
-            world.positions is not None,
-            slots,
-            self.changes,
-            tuple(place[rows] for place in self.places),
-            world.scales,
-            self.limits(asked),
-            n,
-        )
-        true = second_model.compose(question.composition, slots).reshape(len(rows), -1)
+        question, position, n = self.world.question, result.position, len(known)
+        models = self.only(np.concatenate([known, asked]), position)
+        design = self.design(asked, position)
+        true, _ = models.evaluate(np.zeros(design.shape[1]), n)
         deviation = float(np.sqrt(np.mean((true - true.mean(0)) ** 2)))
         if deviation == 0:
             return None
-        left = self.posterior(known, position, question.noise)
-        directions = deviation * left.directions(self.design(asked, position), DIRECTIONS)
-        # Where first order leaves nothing open, only large changes can lead elsewhere.
-        sizes = second_model.SIZES if result.is_open.any() else (1.0,)
+        left, sizes = self.posterior(known, position, question.noise), second_model.SIZES
+        directions = left.directions(design, DIRECTIONS)
+        if not result.is_open.any():  # only large changes can lead elsewhere
+            loose = self.posterior(known, position, FOLD_NOISE * question.noise)
+            directions = np.concatenate([directions, loose.directions(design, FOLD_DIRECTIONS)])
+            sizes = (1.0,)
+        tolerance = question.noise * deviation
         second = second_model.search(
-            models, true, directions, question.noise, deviation, question.few(n), sizes
+            models, n, true, deviation * directions, tolerance, question.few(n), sizes
         )
         if second is None:
             return None
@@ -569,38 +563,62 @@ class View(NamedTuple):
             float(np.abs(errors[:n]).max() / deviation),
             float(np.sqrt(np.mean(on_q**2)) / deviation),
             float(1 - np.sum(on_q**2) / spread) if spread else float("nan"),
-            world.rows[asked[int(np.argmax(np.max(np.abs(on_q), axis=1)))]],
-            self.changed_components(models.split(weights), position),
+            models.world.rows[n + int(np.argmax(np.max(np.abs(on_q), axis=1)))],
+            models.changed_components(weights),
         )
 
-    def limits(self, rows) -> tuple[float, ...]:
-        """Of weights' norms: DEVIATIONS of the prior, for each cell of categories by itself."""
-        question, limits = self.world.question, []
-        for columns, slope in zip(question.columns, self.world.slopes):
-            categories = [d for d in columns if question.space.kinds[d] == "categorical"]
-            n_cells = len(np.unique(self.world.rows[rows][:, categories], axis=0))
-            limits.append(DEVIATIONS * float(np.sqrt(n_cells * slope.shape[3])))
-        return tuple(limits)
+    def split(self, weights: np.ndarray) -> list[np.ndarray]:
+        """Weights [W] -> K arrays [r_k, M_k]."""
+        ranks = [change.features.shape[1] for change in self.changes]
+        sizes = [rank * slope.shape[3] for rank, slope in zip(ranks, self.world.slopes)]
+        parts = np.split(weights, np.cumsum(sizes)[:-1])
+        return [part.reshape(rank, -1) for part, rank in zip(parts, ranks)]
 
-    def changed_components(self, parts, position) -> tuple[Callable, ...]:
-        """The second model's components, as functions of their latents."""
-        positions = self.world.positions
+    def evaluate(self, weights: np.ndarray, n_known: int) -> tuple[np.ndarray, Design]:
+        """f [n, rows] of the model with these weights; its derivative by them at the first rows."""
+        world = self.world
+        parts = zip(world.slots, self.places, self.changes, self.split(weights), world.scales)
+        slots = tuple(
+            slot + scale * (change.features[place] @ part).reshape(slot.shape)
+            for slot, place, change, part, scale in parts
+        )
+        values, slopes = world.evaluate(slots)
+        slopes = tuple(scale * slope[:n_known, 0] for scale, slope in zip(world.scales, slopes))
+        places = tuple(place[:n_known] for place in self.places)
+        return values.reshape(len(values), -1), Design(slopes, self.changes, places)
+
+    def excess(self, weights: np.ndarray, n_known: int) -> float:
+        """The largest norm of a component's weights over its limit.
+
+        The limit is DEVIATIONS of the prior, for each cell of categories on Q by itself.
+        """
+        question, ratios = self.world.question, [1e-12]
+        for columns, part in zip(question.columns, self.split(weights)):
+            categories = [d for d in columns if question.space.kinds[d] == "categorical"]
+            n_cells = len(np.unique(self.world.rows[n_known:][:, categories], axis=0))
+            limit = DEVIATIONS * np.sqrt(n_cells * part.shape[1])
+            ratios.append(float(np.linalg.norm(part) / limit))
+        return max(ratios)
+
+    def changed_components(self, weights: np.ndarray) -> tuple[Callable, ...]:
+        """Components of the model with these weights, as functions of their latents."""
+        world = self.world
 
         def changed(phi, change, part, scale):
             def component(values):
                 values = np.asarray(values, np.float64)
                 outputs = np.array(phi(values), np.float64)
                 moved = scale * change.evaluate(part, values)
-                if positions is None:
+                if world.positions is None:
                     return outputs + moved.reshape(outputs.shape)
                 flat = outputs.reshape(len(outputs), -1, outputs.shape[-1])
-                flat[:, positions[position]] += moved
+                flat[:, world.positions[0]] += moved
                 return flat.reshape(outputs.shape)
 
             return component
 
-        components = self.world.question.components
-        return tuple(map(changed, components, self.changes, parts, self.world.scales))
+        parts = (world.question.components, self.changes, self.split(weights), world.scales)
+        return tuple(map(changed, *parts))
 
 
 def component_outputs(k, phi, columns, rows) -> np.ndarray:
@@ -623,5 +641,4 @@ def is_pixelwise(composition, points) -> bool:
             jacobians.check_pixelwise(composition, points, k)
     except ValueError:
         return False
-    shape = jax.eval_shape(composition, points).shape
-    return shape[:-1] == points[0].shape[:-1]
+    return True

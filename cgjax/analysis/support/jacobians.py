@@ -17,7 +17,6 @@ from cgjax.analysis import checks
 from cgjax.analysis.arguments import checked, finite
 
 SMALL = 8  # columns up to which orthogonalising by hand beats one LAPACK call per block
-CHUNK = 128  # columns of a dense Jacobian computed at once
 TRIED = 4  # points, and directions at each, at which mixing of positions is looked for
 
 
@@ -26,22 +25,24 @@ def blocks(composition: Callable, points, component: int, pixelwise: bool) -> ja
 
     points: K arrays [p, ...]; composition: `C(slots)` from such a sequence to one array [p, ...].
     """
-    _check_points(points, component)
+    check_points("points", points, component)
     return (_pixel_blocks if pixelwise else _dense)(composition, points, component)
 
 
-def _check_points(points, component):
+def check_points(name: str, points, component: int) -> None:
+    """Slots of finite numbers at as many points each, of which the component is one."""
     checks.integer("component", component, 0, len(points) - 1)
     for slot in points:
-        checks.finite(points=slot)
+        checks.finite(**{name: slot})
     if len({len(slot) for slot in points}) > 1:
-        raise ValueError(f"points: slots hold {[len(slot) for slot in points]} points, not as many")
+        raise ValueError(f"{name}: slots hold {[len(slot) for slot in points]} points, not as many")
 
 
 def _replaced(points, component, value):
     return [value if k == component else slot for k, slot in enumerate(points)]
 
 
+@functools.partial(jax.jit, static_argnames=("composition", "component"))
 def _pixel_blocks(composition, points, component):
     """All blocks by one `jacfwd`: a shift common to all positions moves each through its own."""
     values = points[component]
@@ -52,37 +53,32 @@ def _pixel_blocks(composition, points, component):
 
     # [p, ..., rows, columns]
     matrices = jax.jacfwd(shifted)(jnp.zeros(values.shape[-1], values.dtype))
-    if matrices.shape[:-2] != values.shape[:-1]:
-        raise ValueError(
-            f"the composition maps slots {values.shape[1:]} to {matrices.shape[1:-1]}: it does not "
-            "act position by position; pass pixelwise=False"
-        )
+    _check_positions(values, matrices[..., 0])
     return matrices.reshape(len(values), -1, *matrices.shape[-2:])
 
 
+def _check_positions(values, composed):
+    if composed.shape[:-1] != values.shape[:-1]:
+        raise ValueError(
+            f"the composition maps slots {values.shape[1:]} to {composed.shape[1:]}: it has other "
+            "positions and mixes them; pass pixelwise=False"
+        )
+
+
+@functools.partial(jax.jit, static_argnames=("composition", "component"))
 def _dense(composition, points, component):
-    """`jacfwd` over the flattened component, a chunk of columns at a time."""
-    values = points[component]
-    n_columns = math.prod(values.shape[1:])
-    pad = -n_columns % CHUNK
-    basis = jnp.pad(jnp.eye(n_columns, dtype=values.dtype), ((0, pad), (0, 0)))
-    basis = basis.reshape(-1, CHUNK, *values.shape[1:])
+    """`jacfwd` over the flattened component, point by point."""
 
-    def one_point(*slots):
+    def of_point(slots):
         slots = [slot[None] for slot in slots]
+        value = slots[component]
 
-        def columns(directions):
-            def along(steps):
-                step = jnp.tensordot(steps, directions, 1, precision="highest")
-                moved = slots[component][0] + step
-                return composition(_replaced(slots, component, moved[None])).ravel()
+        def along(flat):
+            return composition(_replaced(slots, component, flat.reshape(value.shape))).ravel()
 
-            return jax.jacfwd(along)(jnp.zeros(CHUNK, values.dtype))  # [N, CHUNK]
+        return jax.jacfwd(along)(value.ravel())[None]
 
-        jacobian = jax.lax.map(columns, basis)  # [chunks, N, CHUNK]
-        return jnp.moveaxis(jacobian, 0, 1).reshape(jacobian.shape[1], -1)[:, :n_columns]
-
-    return jax.lax.map(lambda slots: one_point(*slots), tuple(points))[:, None]
+    return jax.lax.map(of_point, tuple(points))
 
 
 def check_pixelwise(composition: Callable, points, component: int) -> None:
@@ -91,17 +87,12 @@ def check_pixelwise(composition: Callable, points, component: int) -> None:
     Tried at up to TRIED points, in random directions at a random half of the positions. What the
     composition itself raises is the caller's to see.
     """
-    _check_points(points, component)
+    check_points("points", points, component)
     values = points[component]
     if not len(values) or values.ndim < 3:
         return
     some = tuple(jnp.asarray(slot[:TRIED]) for slot in points)
-    shape = jax.eval_shape(lambda *slots: composition(list(slots)), *some).shape
-    if shape[:-1] != some[component].shape[:-1]:
-        raise ValueError(
-            f"the composition maps slots {values.shape[1:]} to {shape[1:]}: it has other positions "
-            "and mixes them; pass pixelwise=False"
-        )
+    _check_positions(some[component], jax.eval_shape(composition, list(some)))
     if _reach(composition, some, component) > 0:
         raise ValueError("the composition mixes positions: pass pixelwise=False")
 
@@ -163,6 +154,16 @@ def spectrum(matrices: MATRICES) -> tuple[jax.Array, jax.Array]:
     return _surplus(sigma, matrices), jnp.swapaxes(vectors, -2, -1)
 
 
+def least(sigma: np.ndarray, rtol: float, atol: float) -> np.ndarray:
+    """[..., 1, 1] what singular values [..., blocks, M] must exceed to count."""
+    return np.maximum(rtol * sigma.max(axis=(-2, -1), keepdims=True, initial=0), atol)
+
+
+def n_lacking(is_hidden: np.ndarray, pixelwise: bool) -> np.ndarray:
+    """[...] positions with a hidden direction [..., positions, M]; not pixelwise: directions."""
+    return np.sum(is_hidden.any(axis=-1) if pixelwise else is_hidden[..., 0, :], axis=-1)
+
+
 def _surplus(sigma, matrices):
     missing = matrices.shape[-1] - sigma.shape[-1]
     return jnp.pad(sigma, [(0, 0)] * (sigma.ndim - 1) + [(0, missing)])
@@ -181,19 +182,15 @@ GREEDY = 16  # points up to which they are also added one by one
 
 def merged(composition, points, component, pixelwise, stacked):
     """The summed Jacobian [blocks, rows, M] over all points, or the R factor of their stack."""
-    whole = None
-    for part in _parts(points):
-        evidence = _evidence(composition, part, component, pixelwise, stacked)
-        whole = evidence if whole is None else _merge(whole, evidence, stacked)
-    _check_finite(whole, "these slots")
+    slot = points[component]
+    n_blocks = math.prod(slot.shape[1:-1]) if pixelwise else 1
+    if not len(slot):  # no rows: everything is hidden
+        return jnp.zeros((n_blocks, 0, math.prod(slot.shape[1:]) // n_blocks))
+    parts = _parts(points)
+    each = (_evidence(composition, part, component, pixelwise, stacked) for part in parts)
+    whole = functools.reduce(functools.partial(_merge, stacked=stacked), each)
+    check_finite(whole, "these slots")
     return whole
-
-
-def nothing(own, pixelwise):
-    """Singular values and directions where there is no point at all: everything is hidden."""
-    size = math.prod(own.shape[1:])
-    n_columns = own.shape[-1] if pixelwise else size
-    return np.zeros((size // n_columns, n_columns)), np.eye(n_columns)[None]
 
 
 compiled_singular_values, compiled_spectrum = jax.jit(singular_values), jax.jit(spectrum)
@@ -201,13 +198,18 @@ compiled_singular_values, compiled_spectrum = jax.jit(singular_values), jax.jit(
 
 @functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise", "stacked"))
 def _evidence(composition, points, component, pixelwise, stacked):
-    each = blocks(composition, points, component, pixelwise)
-    return triangular(jnp.concatenate(each, axis=1)) if stacked else jnp.sum(each, 0)
+    return together(blocks(composition, points, component, pixelwise), stacked)
+
+
+def together(matrices, stacked):
+    """The sum of matrices [blocks, rows, M], or the R factor of their stack."""
+    whole = jnp.asarray(matrices)
+    return triangular(jnp.concatenate(whole, axis=1)) if stacked else jnp.sum(whole, axis=0)
 
 
 @functools.partial(jax.jit, static_argnames="stacked")
 def _merge(a, b, stacked):
-    return triangular(jnp.concatenate([a, b], axis=1)) if stacked else a + b
+    return together([a, b], stacked)
 
 
 # --- some finite P' -------------------------------------------------------------------------------
@@ -222,12 +224,8 @@ def search(composition, points, component, pixelwise, judged, n_hidden):
     Returns the indices and the singular values of their sum. Not finding any proves nothing.
     """
     n = min(len(points[0]), SEARCHED)
-    matrices = np.concatenate(
-        [
-            np.asarray(_blocks(composition, part, component, pixelwise))
-            for part in _parts(tuple(slot[:n] for slot in points))
-        ]
-    )[:, judged]
+    some = tuple(slot[:n] for slot in points)
+    matrices = np.asarray(blocks(composition, some, component, pixelwise))[:, judged]
 
     def sigma(chosen):
         return np.asarray(compiled_singular_values(matrices[list(chosen)].sum(axis=0)))
@@ -255,11 +253,6 @@ def search(composition, points, component, pixelwise, judged, n_hidden):
     return None, None
 
 
-@functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise"))
-def _blocks(composition, points, component, pixelwise):
-    return blocks(composition, points, component, pixelwise)
-
-
 # --- what P' hides, on Q --------------------------------------------------------------------------
 
 
@@ -271,9 +264,9 @@ def leak(composition, points, component, pixelwise, vectors, hidden):
     directions = vectors * hidden[:, None, :]
     worst = np.zeros(len(hidden))
     for part in _parts(points):
-        matrices = _blocks(composition, part, component, pixelwise)
+        matrices = blocks(composition, part, component, pixelwise)
         worst = np.maximum(worst, np.asarray(_along(matrices, directions)))
-    _check_finite(worst, "points of unseen")
+    check_finite(worst, "points of unseen")
     return worst
 
 
@@ -289,7 +282,7 @@ def _parts(points):
         yield tuple(slot[start : start + BLOCK] for slot in points)
 
 
-def _check_finite(jacobian, where):
+def check_finite(jacobian, where):
     if not np.all(np.isfinite(jacobian)):
         raise ValueError(
             f"the Jacobian is not finite: the composition is not differentiable at {where}"

@@ -164,19 +164,22 @@ def posterior(known: Design, limit: float) -> Posterior:
 # --- the composition ------------------------------------------------------------------------------
 
 
-def compose(composition: Callable, slots) -> np.ndarray:
-    """C at all points: slots are K arrays [n, ...]."""
-    return _in_chunks(functools.partial(_compose, composition), slots)
-
-
 def evaluate(composition: Callable, slots, pixelwise: bool):
-    """C and dC / dphi_k at all points: [n, ...], K arrays [n, positions, rows, M_k]."""
-    return _in_chunks(functools.partial(_evaluate, composition, pixelwise), slots)
+    """C and dC / dphi_k at points, slots K arrays [n, ...]: [n, ...], K arrays [n, positions, rows,
+    M_k].
 
-
-@functools.partial(jax.jit, static_argnums=0)
-def _compose(composition, slots):
-    return composition(list(slots))
+    Some points at a time; chunks are filled up, so that all have one compiled program.
+    """
+    n, most = len(slots[0]), max(CHUNK // slots[0][0].size ** 2, 1)
+    size = min(1 << (most.bit_length() - 1), 1 << (n - 1).bit_length())
+    parts = []
+    for start in range(0, n, size):
+        rows = np.minimum(np.arange(start, start + size), n - 1)
+        some = tuple(slot[rows] for slot in slots)
+        parts.append(jax.device_get(_evaluate(composition, pixelwise, some)))
+    if n == size:
+        return parts[0]
+    return jax.tree.map(lambda *each: np.concatenate(each)[:n], *parts)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -185,77 +188,18 @@ def _evaluate(composition, pixelwise, slots):
     return composition(list(slots)), tuple(slopes)
 
 
-def _in_chunks(f, slots):
-    """f of some points at a time; chunks are filled up, so that all have one compiled program."""
-    n, most = len(slots[0]), max(CHUNK // slots[0][0].size ** 2, 1)
-    size = min(1 << (most.bit_length() - 1), 1 << (n - 1).bit_length())
-    parts = []
-    for start in range(0, n, size):
-        rows = np.minimum(np.arange(start, start + size), n - 1)
-        parts.append(jax.device_get(f(tuple(slot[rows] for slot in slots))))
-    if n == size:
-        return parts[0]
-    return jax.tree.map(lambda *each: np.concatenate(each)[:n], *parts)
-
-
 # --- the search -----------------------------------------------------------------------------------
 
 
-class Models(NamedTuple):
-    """All models with this composition whose components change by features, on P and then Q."""
-
-    composition: Callable
-    pixelwise: bool
-    slots: tuple[np.ndarray, ...]  # K arrays [n, ...]: outputs of the given components
-    changes: tuple[Changes, ...]
-    places: tuple[np.ndarray, ...]  # K arrays [n]: the value of each component
-    scales: tuple[float, ...]  # size of a change of each component
-    limits: tuple[float, ...]  # largest norm of each component's weights
-    n_known: int  # rows of P
-
-    def split(self, weights: np.ndarray) -> list[np.ndarray]:
-        """Weights [W] -> K arrays [r_k, M_k]."""
-        ranks = [change.features.shape[1] for change in self.changes]
-        sizes = [rank * slot[0].size for rank, slot in zip(ranks, self.slots)]
-        parts = np.split(weights, np.cumsum(sizes)[:-1])
-        return [part.reshape(rank, -1) for part, rank in zip(parts, ranks)]
-
-    def excess(self, weights: np.ndarray) -> float:
-        """The largest norm of a component's weights, over its limit."""
-        parts = zip(self.split(weights), self.limits)
-        return max(float(np.linalg.norm(part)) / limit for part, limit in parts) or 1e-12
-
-    def evaluate(self, weights: np.ndarray) -> tuple[np.ndarray, Design]:
-        """f [n, rows] of the model with these weights, and its derivative by them on P."""
-        parts = zip(self.slots, self.places, self.changes, self.split(weights), self.scales)
-        slots = tuple(
-            slot + scale * (change.features[place] @ part).reshape(slot.shape)
-            for slot, place, change, part, scale in parts
-        )
-        values, slopes = evaluate(self.composition, slots, self.pixelwise)
-        known = slice(self.n_known)
-        slopes = tuple(scale * slope[known, 0] for scale, slope in zip(self.scales, slopes))
-        places = tuple(place[known] for place in self.places)
-        return values.reshape(len(values), -1), Design(slopes, self.changes, places)
-
-
-def search(
-    models: Models,
-    true: np.ndarray,
-    directions: np.ndarray,
-    noise: float,
-    deviation: float,
-    few: float = 0.0,
-    sizes: Sequence[float] = SIZES,
-):
+def search(models, n: int, true, directions, tolerance: float, few: float, sizes: Sequence[float]):
     """(weights, errors on P and then Q [n, rows]) of a second model, or None.
 
-    true [n, rows]: f of the given components. directions [d, W]: each changes f on Q by `deviation`
-    (root mean square, to first order). A model counts if its root mean square error on P is at most
-    FIT times the tolerance noise * deviation, and that on Q at least TIMES the tolerance, without
-    the share `few` of Q where it is largest.
+    models: the `View` of P and then Q, n the rows of P. true [n, rows]: f of the given components.
+    directions [d, W]: each changes f on Q by its deviation (root mean square, to first order);
+    sizes: how far to start along them. A model counts if its root mean square error on P is at most
+    FIT times the tolerance, and that on Q at least TIMES the tolerance, without the share `few` of
+    Q where it is largest.
     """
-    tolerance, n = noise * deviation, models.n_known
     n_kept = len(true) - n - int(few * (len(true) - n))
 
     def sizes_of(errors):
@@ -266,7 +210,7 @@ def search(
     def pulled_back(start):
         """The weights near `start` whose model fits f on P, and its errors."""
         weights, damping, fit = start, 1.0, None
-        values, design = models.evaluate(weights)
+        values, design = models.evaluate(weights, n)
         errors = values - true
         for _ in range(STEPS):
             # The minimum of |error on P|^2 / ridge + |weights - start|^2; derivatives and their
@@ -274,7 +218,7 @@ def search(
             fit = fit or posterior(design, (0.1 * tolerance) ** 2 * damping)
             wanted = fit.known.times((weights - start)[:, None]) - errors[:n].reshape(-1, 1)
             trial = start + fit.weights(wanted)[:, 0]
-            values, trial_design = models.evaluate(trial)
+            values, trial_design = models.evaluate(trial, n)
             is_near = np.linalg.norm(weights - trial) <= 1e-6 * np.linalg.norm(start)
             ratio = np.linalg.norm(values[:n] - true[:n]) / max(np.linalg.norm(errors[:n]), 1e-300)
             is_stale = fit.known is not design
@@ -284,8 +228,10 @@ def search(
             elif not is_stale:
                 damping *= 100
             fit = fit if ratio < 0.1 else None
-            is_fitted = sizes_of(errors)[0] < FITTED * tolerance
-            if is_fitted or (is_near and not is_stale) or damping > 1e12:
+            on_p, on_q = sizes_of(errors)
+            # Where f on Q is back too, the steps lead to the given model.
+            is_done = on_p < FITTED * tolerance or on_q < tolerance
+            if is_done or (is_near and not is_stale) or damping > 1e12:
                 break
         return weights, errors
 
@@ -296,7 +242,7 @@ def search(
             weights, errors = pulled_back(start)
             on_p, on_q = sizes_of(errors)
             is_second = on_p <= FIT * tolerance and on_q >= TIMES * tolerance
-            if is_second and models.excess(weights) <= SLACK:
+            if is_second and models.excess(weights, n) <= SLACK:
                 return weights, errors
             if on_q < max(1.2 * farthest, tolerance):
                 return None
@@ -304,7 +250,7 @@ def search(
         return None
 
     for direction in directions:
-        largest = 1 / models.excess(direction)
+        largest = 1 / models.excess(direction, n)
         for size in sorted({min(size, largest) for size in sizes}, reverse=True):
             for sign in (1, -1):
                 if (second := followed(sign * size * direction)) is not None:

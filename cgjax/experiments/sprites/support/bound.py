@@ -62,7 +62,7 @@ def amplifications(config, definition) -> np.ndarray:
     _, weights = openness.pixels(size, n)
     components = [openness.sprite(size, n)] * 2
     samples = openness.samples(config, definition)
-    left = identification.leftover_rows(
+    left = identification.leftover(
         openness.occlude,
         components,
         *samples,

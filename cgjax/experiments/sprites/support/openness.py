@@ -99,9 +99,9 @@ def ask(config, definition, length: float, noise: float) -> tuple[float, float]:
     _, weights = pixels(config.data.image_size, config.data.n_pixels)
     components = [sprite(config.data.image_size, config.data.n_pixels)] * 2
     left = identification.leftover(
-        occlude, components, *samples(config, definition), length, noise, KINDS
+        occlude, components, *samples(config, definition), length, (noise,), KINDS
     )
-    on_q, on_p, prior = (float(weights @ each) for each in left)
+    on_q, on_p, prior = (float(weights @ each.mean(-1).ravel()) for each in left)
     return np.sqrt(on_q / prior), on_q / on_p
 
 

@@ -154,7 +154,7 @@ def audit(config, component: Callable, support: str) -> tuple[np.ndarray, float]
     on_p = pictures.sample(support, data.n_samples, data.seed)[:, kept]
     on_q = pictures.of_each_pair(data.n_asked, data.seed)[:, kept]
     kinds = pictures.KINDS[:3] * 2
-    left = identification.leftover_rows(
+    left = identification.leftover(
         grey_compose, [component] * 2, on_p, on_q, data.length, (data.noise,), kinds
     )
     parts = (left.on_q[0], left.prior)
