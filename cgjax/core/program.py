@@ -133,7 +133,8 @@ class SetUp:
 
     @functools.cached_property
     def plan(self) -> "Plan":
-        return Plan(self.experiment, self.keys, self.config.train.steps_per_call, self.place)
+        per_call, options = self.config.train.steps_per_call, self.options(None)
+        return Plan(self.experiment, self.keys, per_call, self.place, options)
 
     def init(self) -> State:
         return self.jitted_init(self.keys, self.replicas)
@@ -329,7 +330,7 @@ def swapped(arrays):
 class Plan:
     """The data rows of each call, cut from the plans of epochs; each is drawn once per epoch."""
 
-    def __init__(self, experiment, keys, per_call: int, place: parallel.Layout):
+    def __init__(self, experiment, keys, per_call: int, place: parallel.Layout, options=None):
         self.per_call, self.keys, self.cache = per_call, keys, {}
         self.empty = experiment.plan is None
         if self.empty:
@@ -338,7 +339,7 @@ class Plan:
             lambda key, epoch: experiment.plan(rng.at(key, "plan", epoch), epoch),
             in_axes=(0, None),
         )
-        self.draw = jax.jit(plan)
+        self.draw = jax.jit(plan, compiler_options=options)
         self.per_epoch = jax.eval_shape(plan, keys, 0)[0].shape[1]
         # A call starts at a multiple of the gcd within an epoch, so n_epochs always cover a call.
         last_start = self.per_epoch - math.gcd(per_call, self.per_epoch)
