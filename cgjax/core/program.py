@@ -275,6 +275,11 @@ def smoke_options(config) -> dict | None:
     return _soonest() if is_smoke else None
 
 
+def jitted(function, config, **options):
+    """`jax.jit` of a function that a run calls a few times, with the options of its size."""
+    return jax.jit(function, compiler_options=smoke_options(config), **options)
+
+
 @functools.cache
 def _soonest() -> dict:
     """The options of a CPU's compiler with which it takes a sixth of its usual time.

@@ -115,7 +115,7 @@ def scored(config, task, params, numbers: dict) -> Bases:
 
         return jax.lax.map(score_base, params)
 
-    score = jax.jit(score, compiler_options=program.smoke_options(config))
+    score = program.jitted(score, config)
     rows = {name: set_rows for name, set_rows in task.sets.rows["test"].items() if len(set_rows)}
     scores = score(params, task.sets.table, rows)
     scores = {name: np.asarray(values, float) for name, values in scores.items()}

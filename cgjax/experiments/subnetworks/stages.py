@@ -276,7 +276,7 @@ def oracle(config, task, base_models: bases.Bases) -> dict:
     def grid(data, base, masks, on, target, key):
         return ablation.grid(task, data, base, masks, on, target, key, config.masks.n_draws)
 
-    grid = jax.jit(grid, compiler_options=program.smoke_options(config))
+    grid = program.jitted(grid, config)
     per_row = []
     for row in rows:
         base = tree.take(base_models.params, row["base"])
