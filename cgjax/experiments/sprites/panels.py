@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.core import rng
+from cgjax.core import parallel, program, rng
 from cgjax.data import supports
 from cgjax.experiments.sprites import audits, models, scenes, sets
 
@@ -42,7 +42,7 @@ class Painter:
     """What a model draws of scenes, beside their images: one program for a batch of scenes.
 
     Compiling it takes longer than running it. The parameters are an argument, so that all seeds and
-    the next run use the same program.
+    the next run use the same program. They are NumPy arrays: arrays on a mesh need another program.
     """
 
     def __init__(self, config, model):
@@ -54,8 +54,9 @@ class Painter:
 
         self.size, self.n_slots = config.data.image_size, config.data.n_slots
         self.batch = models.scenes_at_once(500)
-        self.paint, self.shapes = jax.jit(paint), jax.eval_shape(model.init, jax.random.key(0))
-        self.scheduled = model.scheduled(0)
+        self.paint = program.jitted(paint, config)
+        self.shapes = jax.eval_shape(model.init, jax.random.key(0))
+        self.scheduled = parallel.fetch(model.scheduled(0))
 
     def compile(self) -> None:
         """Compiles the program, before there are trained parameters."""
