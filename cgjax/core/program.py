@@ -133,7 +133,8 @@ class SetUp:
 
     @functools.cached_property
     def plan(self) -> "Plan":
-        per_call, options = self.config.train.steps_per_call, self.options(None)
+        per_call = self.config.train.steps_per_call
+        options = self.options(rng.quick_options())
         return Plan(self.experiment, self.keys, per_call, self.place, options)
 
     def init(self) -> State:
