@@ -280,9 +280,9 @@ def smoke_options(config) -> dict | None:
     return {"xla_backend_optimization_level": 0, **older}
 
 
-def jitted(function, config, **options):
+def jitted(function, config):
     """`jax.jit` of a function that a run calls a few times, with the options of its size."""
-    return jax.jit(function, compiler_options=smoke_options(config), **options)
+    return jax.jit(function, compiler_options=smoke_options(config))
 
 
 def compiled_ahead(experiment: Experiment, config) -> SetUp:
