@@ -108,7 +108,7 @@ def front_levels(drawn: list, rows: dict, planes: tuple = ()) -> dict:
     where = {"front_background": outside}
     if still := [coords for slot, coords in planes if slot == 0]:
         spans = scenes.describe(np.reshape(still, (-1, 5)).astype(np.float32), size)["spans"]
-        where["front_ghost"] = outside & np.any(covers(spans), (0, 1))
+        where["front_ghost"] = outside & np.any(np.asarray(covers(spans)), (0, 1))
     # Medians on the host: XLA sorts slowly on a CPU.
     levels = [np.sum(front[..., :3], axis=-1) for front in drawn]
     return {
