@@ -133,19 +133,16 @@ class SetUp:
 
     @functools.cached_property
     def plan(self) -> "Plan":
-        return Plan(self.experiment, self.keys, self.config.train.steps_per_call, self.place)
+        per_call = self.config.train.steps_per_call
+        options = self.options(rng.quick_options())
+        return Plan(self.experiment, self.keys, per_call, self.place, options)
 
     def init(self) -> State:
         return self.jitted_init(self.keys, self.replicas)
 
     def options(self, usual: dict | None) -> dict | None:
-        """The compiler options of a program, `usual` except in smoke runs on a CPU.
-
-        These compile for longer than they train. Without optimisation the compilation takes half
-        the time, and a dozen steps lose a second.
-        """
-        is_smoke = self.config.get("size") == "smoke" and jax.default_backend() == "cpu"
-        return {"xla_backend_optimization_level": 0} if is_smoke else usual
+        """The compiler options of a program, `usual` except in smoke runs on a CPU."""
+        return smoke_options(self.config) or usual
 
     def abstract_state(self) -> State:
         return checkpoint.abstract(self.shapes, self.shardings)
@@ -270,6 +267,24 @@ class SetUp:
         return lambda *arguments: compiled(*arguments, self.keys, self.replicas)
 
 
+def smoke_options(config) -> dict | None:
+    """The compiler options of smoke runs on a CPU; None for other runs.
+
+    Smoke runs compile for longer than they train. Without optimisation the compilation takes half
+    of the usual time; with the older code generator, which JAX 0.11 lacks, a third of that. A dozen
+    steps lose a second.
+    """
+    if config.get("size") != "smoke" or jax.default_backend() != "cpu":
+        return None
+    older = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}
+    return {"xla_backend_optimization_level": 0, **older}
+
+
+def jitted(function, config):
+    """`jax.jit` of a function that a run calls a few times, with the options of its size."""
+    return jax.jit(function, compiler_options=smoke_options(config))
+
+
 def compiled_ahead(experiment: Experiment, config) -> SetUp:
     """A set-up with compiled programs; zeros of the same shapes can stand for `experiment.data`."""
     set_up = SetUp(experiment, config)
@@ -310,7 +325,7 @@ def swapped(arrays):
 class Plan:
     """The data rows of each call, cut from the plans of epochs; each is drawn once per epoch."""
 
-    def __init__(self, experiment, keys, per_call: int, place: parallel.Layout):
+    def __init__(self, experiment, keys, per_call: int, place: parallel.Layout, options=None):
         self.per_call, self.keys, self.cache = per_call, keys, {}
         self.empty = experiment.plan is None
         if self.empty:
@@ -319,7 +334,7 @@ class Plan:
             lambda key, epoch: experiment.plan(rng.at(key, "plan", epoch), epoch),
             in_axes=(0, None),
         )
-        self.draw = jax.jit(plan)
+        self.draw = jax.jit(plan, compiler_options=options)
         self.per_epoch = jax.eval_shape(plan, keys, 0)[0].shape[1]
         # A call starts at a multiple of the gcd within an epoch, so n_epochs always cover a call.
         last_start = self.per_epoch - math.gcd(per_call, self.per_epoch)

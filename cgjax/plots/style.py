@@ -85,7 +85,7 @@ def new_figure(width, height, **options) -> Figure:
 def save(fig, path) -> pathlib.Path:
     """Write `fig` as PNG atomically, so readers never see a partial file; returns the path."""
     content = io.BytesIO()  # drawn in memory first: drawing is slow, writing is fast
-    fig.savefig(content, format="png")
+    fig.canvas.print_png(content)  # `savefig` draws a figure with a layout twice
     return _write(content, pathlib.Path(path))
 
 

@@ -394,9 +394,9 @@ def experiment(config) -> program.Experiment:
     net = network(config)
     shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 2)))["params"]
     seeds = jnp.asarray(np.asarray(replicas["seed"], np.uint32))
-    data = jax.jit(jax.vmap(lambda s, c: draw_sets(config, set_of(config, s), c)))(
-        seeds, replicas["control"]
-    )
+    draw_all = jax.vmap(lambda seed, control: draw_sets(config, set_of(config, seed), control))
+    draw_all = program.jitted(draw_all, config)
+    data = draw_all(seeds, replicas["control"])
     fixed = config.data.step_unit == "epoch"
     penalised = any(config.reg.penalties)
 

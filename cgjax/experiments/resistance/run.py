@@ -299,7 +299,8 @@ def panels(config, trained, folder) -> dict:
     )
     seeds = np.asarray(trained.seeds[:n_shown])
     controls = jnp.array([setting.numbers["control"] for setting in trained.settings])
-    points = jax.jit(jax.vmap(draw, (0, None)))(jnp.asarray(seeds.astype(np.uint32)), controls)
+    draw = program.jitted(jax.vmap(draw, (0, None)), config)
+    points = draw(jnp.asarray(seeds.astype(np.uint32)), controls)
     arrays = {"points/x": np.asarray(points.x), "points/y": np.asarray(points.y)}
     arrays["points/seed"] = seeds
     if not config.eval.keep:
@@ -321,7 +322,6 @@ def information(config, trained) -> dict:
     data = jax.tree.map(jnp.asarray, pairs.digits(config))
     c = pairs.C
 
-    @jax.jit
     def test_network(params, replica, data):
         drawn = pairs.sets(config, data, replica, config.eval.n_information)
         train_pairs, do_pairs = drawn["train"], drawn["do"]
@@ -340,6 +340,7 @@ def information(config, trained) -> dict:
             scores |= {name: value.value, f"{name}, p": value.p, f"{name}, null": value.high}
         return scores
 
+    test_network = program.jitted(test_network, config)
     rows = []
     for s, seed in enumerate(trained.seeds):
         for i, setting in enumerate(trained.settings):

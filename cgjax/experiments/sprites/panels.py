@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.core import rng
+from cgjax.core import parallel, program, rng, tree
 from cgjax.data import supports
 from cgjax.experiments.sprites import audits, models, scenes, sets
 
@@ -42,7 +42,7 @@ class Painter:
     """What a model draws of scenes, beside their images: one program for a batch of scenes.
 
     Compiling it takes longer than running it. The parameters are an argument, so that all seeds and
-    the next run use the same program.
+    the next run use the same program. They are NumPy arrays: arrays on a mesh need another program.
     """
 
     def __init__(self, config, model):
@@ -52,16 +52,16 @@ class Painter:
             targets = sets.images(rows, config.data.composition)
             return images, slots, targets, jnp.mean((images - targets) ** 2, axis=(1, 2, 3))
 
-        self.size, self.n_slots = config.data.image_size, config.data.n_slots
-        self.batch = models.scenes_at_once(500)
-        self.paint, self.shapes = jax.jit(paint), jax.eval_shape(model.init, jax.random.key(0))
-        self.scheduled = model.scheduled(0)
+        self.config, self.batch = config, models.scenes_at_once(500)
+        self.paint = program.jitted(paint, config)
+        self.shapes = jax.eval_shape(model.init, jax.random.key(0))
+        self.scheduled = parallel.fetch(model.scheduled(0))
 
     def compile(self) -> None:
-        """Compiles the program, before there are trained parameters."""
+        """Compiles the programs of `of_model`, before there are trained parameters."""
         zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self.shapes)
-        raw = jnp.zeros((self.batch, 5 * self.n_slots))
-        self(scenes.describe(raw, self.size), models.join(zeros, self.scheduled))
+        _, rows = shown_scenes(self.config)
+        self(tree.take(rows, slice(0, self.batch)), models.join(zeros, self.scheduled))
 
     def __call__(self, rows: dict, params) -> tuple:
         """Images [n, H, W, 3], slots [n, K, H, W, C], targets, mean squared errors [n]: numpy."""
@@ -75,9 +75,8 @@ class Painter:
 
 def of_model(config, painter: Painter, params, kind: str) -> dict:
     """The panels as one model draws them, their target images, the error on the grid of scenes."""
-    arrays, panels = {}, _panels(config)
-    raw = jnp.concatenate([*(panel.raw for panel in panels), _grid(config)])
-    images, slots, targets, errors = painter(scenes.describe(raw, config.data.image_size), params)
+    arrays, (panels, rows) = {}, shown_scenes(config)
+    images, slots, targets, errors = painter(rows, params)
     ends = np.cumsum([len(panel.raw) for panel in panels])
     arrays[f"grid/{kind}/mse"] = errors[ends[-1] :]
     for panel, start, end in zip(panels, [0, *ends], ends):
@@ -91,6 +90,13 @@ def of_model(config, painter: Painter, params, kind: str) -> dict:
             name = panel.model.format(kind).replace("composed", "slots")
             arrays[name] = np.moveaxis(slots[start:end], 1, 0).astype(np.float16)
     return arrays
+
+
+def shown_scenes(config) -> tuple[list[Panel], dict]:
+    """The panels, and the described scenes of all of them, followed by those of the grid."""
+    panels = _panels(config)
+    raw = jnp.concatenate([*(panel.raw for panel in panels), _grid(config)])
+    return panels, parallel.fetch(scenes.describe(raw, config.data.image_size))
 
 
 def of_history(history: dict, kind: str) -> dict:

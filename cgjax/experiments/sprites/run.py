@@ -112,8 +112,9 @@ def _run(config, workdir: pathlib.Path, figures: bool, background, trainers) -> 
         extra[kind] = {"train_s": history["wall_s"], "died_at": _deaths(config, state)}
         steps_per_epoch = -(-config.data.n_train // config.data.batch)
         extra[kind] |= recorded_curve(history["loss"], config.train.log_every, steps_per_epoch)
+        params = parallel.fetch(params)  # for a `Painter`
         if kind != "monolithic":
-            rows = tree.take(data["all"], slice(0, N_BACKGROUND))
+            rows = tree.take(parallel.fetch(data["all"]), slice(0, N_BACKGROUND))
             levels[kind] = background.submit(_front_levels, config, painters[kind], params, rows)
             if config.model.composition == "alpha":
                 extra[kind] |= _alpha_census(model, config)

@@ -109,13 +109,13 @@ def initial(config, task):
 def scored(config, task, params, numbers: dict) -> Bases:
     """Bases with their accuracies on every test set."""
 
-    @jax.jit
     def score(params, table, rows):
         def score_base(params):
             return tasks.accuracies(task, params, table, rows)
 
         return jax.lax.map(score_base, params)
 
+    score = program.jitted(score, config)
     rows = {name: set_rows for name, set_rows in task.sets.rows["test"].items() if len(set_rows)}
     scores = score(params, task.sets.table, rows)
     scores = {name: np.asarray(values, float) for name, values in scores.items()}

@@ -250,7 +250,7 @@ def _subnetworks(config, task, base_models, replicas, folder, step, hard=None) -
     """
     names = names_of(replicas, ("seed", *base_models.numbers, *training.IDENTITY))
     scores, _, steps = checkpoint.read_trained(folder, names, step)
-    like = jax.tree.map(lambda leaf: leaf[0], base_models.params)
+    like = tree.first(base_models.params)
     sets = tasks.layer_sets(task, like, tuple(config.masks.layers))
     on = {name: values[replicas["layers"]] for name, values in sets.items()}
     if hard:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import masks as library
-from cgjax.core import tree
+from cgjax.core import program, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.data import pretrained
@@ -273,10 +273,10 @@ def oracle(config, task, base_models: bases.Bases) -> dict:
         for target in range(len(task.subroutines))
     ]
 
-    @jax.jit
     def grid(data, base, masks, on, target, key):
         return ablation.grid(task, data, base, masks, on, target, key, config.masks.n_draws)
 
+    grid = program.jitted(grid, config)
     per_row = []
     for row in rows:
         base = tree.take(base_models.params, row["base"])

@@ -197,12 +197,15 @@ def layers(part: stages.Part) -> dict:
     return shares | {f"masks/{name}": replicas[name] for name in ("base", "target", "seed")}
 
 
+_hard = jax.jit(library.hard)  # of all leaves
+
+
 def overlaps(part: stages.Part) -> dict:
     """Intersection over union by leaf, for the first base: between seeds, and between subroutines.
 
     Between subroutines, the mask of a subroutine is the intersection over its seeds.
     """
-    replicas, s = part.masks.replicas, part.masks.s
+    replicas, s = part.masks.replicas, jax.tree.map(np.asarray, part.masks.s)
     names, common = list(tree.flat(s)), []
     arrays = {"overlap/leaves": np.array(names)}
     alike = np.ones(len(replicas["base"]), bool)
@@ -210,7 +213,7 @@ def overlaps(part: stages.Part) -> dict:
         alike &= replicas[key] == replicas[key][0]
     for i, name in enumerate(part.task.subroutines):
         rows = np.flatnonzero((replicas["base"] == 0) & (replicas["target"] == i) & alike)
-        several = [library.hard(tree.take(s, int(place))) for place in rows]
+        several = [_hard(tree.take(s, place)) for place in rows]
         if not several:
             continue
         common.append(library.intersect(several) if len(several) > 1 else several[0])

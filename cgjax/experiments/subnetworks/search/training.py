@@ -74,7 +74,7 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
     family = masks.FAMILIES[options.family]
     sets = task.sets.rows
     per_epoch = steps_per_epoch(config, task)
-    like = jax.tree.map(lambda leaf: leaf[0], bases.params)
+    like = tree.first(bases.params)
     on = tasks.layer_sets(task, like, tuple(options.layers))
     is_constant = options.get("head", "annealed") == "constant"
     heads = {name for name in on if is_constant and name.startswith("head/")}
