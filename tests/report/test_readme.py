@@ -41,8 +41,8 @@ def test_fields_of_studies_and_published_numbers():
     assert readme.field("vectors", "range mlp_*-paper block_contrast .2f") == "8.02 to 12.51"
     with pytest.raises(BadInput, match="files, metrics, format"):
         readme.field("vectors", "range mlp_*-paper nothing* .2f")
-    missing = readme.field("bumps", "not recorded")
-    assert "`phase`" in missing and "`B8`" not in missing
+    missing = readme.field("subnetworks", "not recorded")
+    assert "`balanced`" in missing and "`scale`" not in missing
 
 
 def test_intervals_of_ablations_count_the_bases_of_both_sides():

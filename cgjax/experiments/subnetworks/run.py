@@ -86,7 +86,8 @@ def _measures(entry: dict) -> list[str]:
     for name in metrics:
         what, _, measure = name.rpartition(": ")
         if measure == SHOWN[0]:
-            values = [metrics[f"{what}: {column}"]["ours"] for column in SHOWN]
+            # Rows along training measure less.
+            values = [metrics.get(f"{what}: {column}", {}).get("ours") for column in SHOWN]
             cells = ["-" if value is None else f"{value:.3f}" for value in values]
             lines.append(f"| {' | '.join([entry['row'], entry['size'], what, *cells])} |")
     return lines
