@@ -323,6 +323,18 @@ def test_trainings_in_two_threads_save_apart(tmp_path):
         assert list(pool.map(save_often, ("one", "other"))) == [[12, 11]] * 2
 
 
+def test_a_failed_save_of_another_training_does_not_end_this_one(tmp_path, monkeypatch):
+    class Failed:
+        def wait_until_finished(self):
+            raise OSError("no space left")
+
+    monkeypatch.setattr(checkpoint.Checkpoints, "_last_manager", Failed())
+    store = checkpoint.Checkpoints(tmp_path)
+    store.save(1, {"step": np.array(1)}, {})
+    store.close()
+    assert checkpoint.steps(tmp_path) == [1]
+
+
 def test_logs_are_cut_back_to_the_restored_step(single, single_copy):
     _, _, history = single
     shutil.rmtree(newest(single_copy))  # as if killed between the checkpoints of steps 8 and 12

@@ -38,6 +38,7 @@ def regions(spans: jax.Array) -> jax.Array:
     return jnp.stack([overlap, outline, interior, (count == 0) & ~outline])
 
 
+@jax.jit
 def _covers(spans):
     nothing = jnp.zeros((*spans.shape[:-2], 3), jnp.uint8)
     return scenes.paint(spans, nothing, alpha=True)[..., 3] > 0
@@ -103,12 +104,12 @@ def front_levels(drawn: list, rows: dict, planes: tuple = ()) -> dict:
     images hardly determine which network draws them. planes: as `config.data.planes`; without
     such a plane the key is absent.
     """
-    size, covers = rows["spans"].shape[-2], jax.jit(_covers)
-    outside = ~np.asarray(covers(np.asarray(rows["spans"])[:, :1])[:, 0])
+    size = rows["spans"].shape[-2]
+    outside = ~np.asarray(_covers(np.asarray(rows["spans"])[:, :1])[:, 0])
     where = {"front_background": outside}
     if still := [coords for slot, coords in planes if slot == 0]:
         spans = scenes.describe(np.reshape(still, (-1, 5)).astype(np.float32), size)["spans"]
-        where["front_ghost"] = outside & np.any(np.asarray(covers(spans)), (0, 1))
+        where["front_ghost"] = outside & np.any(np.asarray(_covers(spans)), (0, 1))
     # Medians on the host: XLA sorts slowly on a CPU.
     levels = [np.sum(front[..., :3], axis=-1) for front in drawn]
     return {
