@@ -20,9 +20,8 @@ from cgjax.bench.harness import table
 # What a run prints when a phase starts; phases repeat for each model of a run.
 PHASES = {
     "data and theory": "→ ",
-    "state": "parameters x ",
     "compile": "compiling…",
-    "train and evaluate": r"(?<=\d) s\b",
+    "train and evaluate": "parameters x ",
     "draw": ": drawing",
     "table": "metric  ",
 }

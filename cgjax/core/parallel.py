@@ -1,5 +1,6 @@
 """Devices: the ("seed", "data") mesh and the sharding of each array of a run."""
 
+import contextlib
 import logging
 import math
 import os
@@ -132,6 +133,17 @@ def on_nvidia() -> bool:
 def on_one_nvidia() -> bool:
     """Whether the only device is an NVIDIA GPU."""
     return on_nvidia() and jax.device_count() == 1
+
+
+def on_host():
+    """A context in which JAX computes on the host's CPU, if it has this backend.
+
+    For small computations while an accelerator compiles or trains: they would wait for it.
+    """
+    try:
+        return jax.default_device(jax.local_devices(backend="cpu")[0])
+    except RuntimeError:  # such as with JAX_PLATFORMS=cuda
+        return contextlib.nullcontext()
 
 
 def describe_devices() -> str:

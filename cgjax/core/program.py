@@ -124,6 +124,7 @@ class SetUp:
         # Replicas share the step, so that schedules that branch on it need no select under vmap.
         self.axes = jax.tree.map(lambda _: 0, self.shapes)._replace(step=None)
         self.data_axis = 0 if experiment.own_data else None
+        self.data_place = self.place.replicas if experiment.own_data else self.place.everywhere
         self.jitted_init = jax.jit(
             self.init_fn,
             out_shardings=self.shardings,
@@ -141,15 +142,18 @@ class SetUp:
         return self.jitted_init(self.keys, self.replicas)
 
     def options(self, usual: dict | None) -> dict | None:
-        """The compiler options of a program, `usual` except in smoke runs on a CPU."""
+        """The compiler options of a program, `usual` except in smoke runs."""
         return smoke_options(self.config) or usual
 
     def abstract_state(self) -> State:
         return checkpoint.abstract(self.shapes, self.shardings)
 
+    def abstract_data(self):
+        shapes = jax.eval_shape(lambda data: data, self.experiment.data)
+        return checkpoint.abstract(shapes, jax.tree.map(lambda _: self.data_place, shapes))
+
     def data(self):
-        place = self.place.everywhere if self.data_axis is None else self.place.replicas
-        return parallel.put(self.experiment.data, place)
+        return parallel.put(self.experiment.data, self.data_place)
 
     def together(self, replica_fn, n_arguments: int):
         """`replica_fn(state, data, *arguments)` of one replica, vmapped over replicas."""
@@ -268,28 +272,45 @@ class SetUp:
 
 
 def smoke_options(config) -> dict | None:
-    """The compiler options of smoke runs on a CPU; None for other runs.
+    """The compiler options of smoke runs, which compile for longer than they train; else None.
 
-    Smoke runs compile for longer than they train. Without optimisation the compilation takes half
-    of the usual time; with the older code generator, which JAX 0.11 lacks, a third of that. A dozen
-    steps lose a second.
+    On a CPU: without optimisation the compilation takes half of the usual time; with the older code
+    generator, which JAX 0.11 lacks, a third of that. A dozen steps lose a second. On a GPU: as in
+    `untimed_options`.
     """
-    if config.get("size") != "smoke" or jax.default_backend() != "cpu":
+    if config.get("size") != "smoke":
         return None
+    if jax.default_backend() != "cpu":
+        return untimed_options()
     older = {"xla_cpu_use_fusion_emitters": False} if jax.__version_info__ < (0, 11) else {}
     return {"xla_backend_optimization_level": 0, **older}
 
 
+def untimed_options() -> dict | None:
+    """Compiler options of programs that run a few times: on a GPU no kernels are timed.
+
+    Timing takes most of a compilation, and needs a GPU that no other program uses.
+    """
+    return {"xla_gpu_autotune_level": 0} if parallel.on_nvidia() else None
+
+
 def jitted(function, config):
     """`jax.jit` of a function that a run calls a few times, with the options of its size."""
-    return jax.jit(function, compiler_options=smoke_options(config))
+    return jax.jit(function, compiler_options=smoke_options(config) or untimed_options())
 
 
 def compiled_ahead(experiment: Experiment, config) -> SetUp:
-    """A set-up with compiled programs; zeros of the same shapes can stand for `experiment.data`."""
+    """A set-up with compiled programs, also those of `init` and `plan`; `data` may be shapes."""
     set_up = SetUp(experiment, config)
-    with cache_events() as set_up.cache_events:
-        set_up.compile_both(set_up.init(), set_up.data(), set_up.plan.rows(0))
+    with (
+        cache_events() as set_up.cache_events,
+        concurrent.futures.ThreadPoolExecutor() as threads,
+    ):
+        first_uses = (set_up.init, lambda: set_up.plan.rows(0))
+        others = [threads.submit(contextvars.copy_context().run, use) for use in first_uses]
+        set_up.compile_both(set_up.abstract_state(), set_up.abstract_data(), set_up.plan.shapes())
+        for other in others:
+            other.result()
     return set_up
 
 
@@ -326,7 +347,7 @@ class Plan:
     """The data rows of each call, cut from the plans of epochs; each is drawn once per epoch."""
 
     def __init__(self, experiment, keys, per_call: int, place: parallel.Layout, options=None):
-        self.per_call, self.keys, self.cache = per_call, keys, {}
+        self.per_call, self.keys, self.place, self.cache = per_call, keys, place, {}
         self.empty = experiment.plan is None
         if self.empty:
             return
@@ -335,7 +356,8 @@ class Plan:
             in_axes=(0, None),
         )
         self.draw = jax.jit(plan, compiler_options=options)
-        self.per_epoch = jax.eval_shape(plan, keys, 0)[0].shape[1]
+        self.epoch_shapes = jax.eval_shape(plan, keys, 0)
+        self.per_epoch = self.epoch_shapes[0].shape[1]
         # A call starts at a multiple of the gcd within an epoch, so n_epochs always cover a call.
         last_start = self.per_epoch - math.gcd(per_call, self.per_epoch)
         self.n_epochs = -(-(last_start + per_call) // self.per_epoch)
@@ -348,6 +370,13 @@ class Plan:
             return jax.tree.map(rows, *plans)
 
         self.cut = jax.jit(cut, out_shardings=place.batches)
+
+    def shapes(self):
+        """The shapes of `rows`, with shardings."""
+        if self.empty:
+            return None, None
+        rows = jax.eval_shape(self.cut, [self.epoch_shapes] * self.n_epochs, 0)
+        return checkpoint.abstract(rows, jax.tree.map(lambda _: self.place.batches, rows))
 
     def rows(self, step: int):
         """(indices [R, per_call, batch], mask) of the call that starts at `step`."""

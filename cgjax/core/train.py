@@ -17,7 +17,7 @@ import numpy as np
 from cgjax.core import checkpoint, hosts, parallel, signals, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
 from cgjax.core.logging import Metrics, Progress, compiling, counted, keep_arrays, say
-from cgjax.core.program import Due, Experiment, SetUp, State, running
+from cgjax.core.program import Due, Experiment, SetUp, State, compiled_ahead, running
 from cgjax.core.replicas import replica_names
 from cgjax.core.workdir import access_to
 
@@ -82,29 +82,23 @@ def train_shares(members: "list[Share]", ahead=None) -> State:
     config, name = first.config, first.name
     total, per_call, every = config.train.steps, config.train.steps_per_call, config.train.log_every
     experiment, due = side_by_side(members), Due(config)
-    if ahead:
-        with compiling() as events:
-            set_up = ahead.result()
-            events += set_up.cache_events
-        set_up.experiment = set_up.experiment._replace(data=experiment.data)
-    else:
-        set_up = SetUp(experiment, config)
+    if experiment.plan is None:
+        parallel.warn_of_repeats(parallel.layout(len(experiment.replicas["seed"]), None))
     if first.saved is not None:
+        set_up = SetUp(experiment, config)
         state = restored(members, set_up.abstract_state())
     for share in members:
         share.begin()
     if first.saved is None:
-        state = set_up.init()
+        set_up, state = begun(experiment, config, ahead)
     n_replicas = len(set_up.keys)
     say(
         f"{name or first.workdir.name}: {tree.size(state.params) // n_replicas:,} parameters"
         f" x {counted(n_replicas, 'replica')}" + (f", resumed at step {step:,}" if step else "")
     )
 
-    if experiment.plan is None:
-        parallel.warn_of_repeats(set_up.place)
     data, plan = set_up.data(), set_up.plan
-    with contextlib.nullcontext() if ahead else compiling():
+    with contextlib.nullcontext() if set_up.programs else compiling():
         call, evaluate = set_up.compile_both(state, data, plan.rows(step))
     if first.saved is None or len(members) > 1:
         for share in members:  # after tracing, so that a faulty experiment leaves no files behind
@@ -174,6 +168,18 @@ def train_shares(members: "list[Share]", ahead=None) -> State:
             share.store.close()
     report_deaths(members, parallel.fetch(state.died_at))
     return state
+
+
+def begun(experiment: Experiment, config, ahead) -> tuple[SetUp, State]:
+    """The set-up and the first state of a new training; ahead: as in `fit`."""
+    if hosts.several():  # they must start the programs that they share in the same order
+        set_up = SetUp(experiment, config)
+        return set_up, set_up.init()
+    with compiling() as events:
+        set_up = ahead.result() if ahead else compiled_ahead(experiment, config)
+        events += set_up.cache_events
+    set_up.experiment = set_up.experiment._replace(data=experiment.data)
+    return set_up, set_up.init()
 
 
 # --- shares ---------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ import numpy as np
 
 from cgjax import config as configs
 from cgjax import experiments
-from cgjax.core import checkpoint, hosts, parallel, program, signals, train, tree
+from cgjax.core import hosts, parallel, program, signals, train, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted, RunError, command, first_line
 from cgjax.core.logging import say
 from cgjax.core.train import Share
@@ -182,13 +182,11 @@ def _program_hash(share: Share) -> str:
 
 def _program_text(set_up: program.SetUp) -> str:
     """The text of all programs of a training; it is equal if only replicas and data differ."""
-    experiment, keys, plan = set_up.experiment, set_up.keys, set_up.plan
-    state, shapes = set_up.abstract_state(), jax.eval_shape(lambda data: data, experiment.data)
-    where = set_up.place.everywhere if set_up.data_axis is None else set_up.place.replicas
-    data = checkpoint.abstract(shapes, jax.tree.map(lambda _: where, shapes))
+    keys, plan = set_up.keys, set_up.plan
+    state, data = set_up.abstract_state(), set_up.abstract_data()
     lowered = [
         jax.jit(set_up.init_fn).lower(keys, set_up.replicas),
-        set_up.lowered_call(state, data, plan.rows(0)),
+        set_up.lowered_call(state, data, plan.shapes()),
         set_up.lowered_evaluate(state, data),
     ]
     lowered += [] if plan.empty else [plan.draw.lower(keys, 0)]

@@ -53,7 +53,7 @@ def test_one_that_takes_too_long_is_ended(monkeypatch):
 
 PRINTED = """
 import time
-for text in ("a → b\\n", "3 parameters x 1\\n", "compiling… ", "0.1 s\\n", "m: drawing\\n"):
+for text in ("a → b\\n", "compiling… ", "0.1 s\\n", "3 parameters x 1\\n", "m: drawing\\n"):
     print(text, end="", flush=True)
     time.sleep(0.1)
 """
@@ -64,7 +64,7 @@ def test_phases_start_with_the_lines_of_a_run(monkeypatch, tmp_path):
     fake = [sys.executable, "-c", PRINTED]
     monkeypatch.setattr(wait.subprocess, "Popen", lambda _, **kw: popen(fake, **kw))
     phases = wait.phases([], tmp_path, "cold")
-    names = ["start", "data and theory", "state", "compile", "train and evaluate", "draw", "all"]
+    names = ["start", "data and theory", "compile", "train and evaluate", "draw", "all"]
     assert list(phases) == names
     assert all(wall >= 0 for wall, _ in phases.values())
     assert sum(wall for wall, _ in phases.values()) == pytest.approx(2 * phases["all"][0])

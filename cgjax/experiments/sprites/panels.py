@@ -63,21 +63,31 @@ class Painter:
         _, rows = shown_scenes(self.config)
         self(tree.take(rows, slice(0, self.batch)), models.join(zeros, self.scheduled))
 
-    def __call__(self, rows: dict, params) -> tuple:
-        """Images [n, H, W, 3], slots [n, K, H, W, C], targets, mean squared errors [n]: numpy."""
+    def __call__(self, rows: dict, params, n_images: int | None = None) -> tuple:
+        """Images [m, H, W, 3], slots [m, K, H, W, C], targets, mean squared errors [n]: numpy.
+
+        m: n_images, by default n. Those of other scenes stay on the device.
+        """
         rows = {name: np.asarray(rows[name]) for name in ("latents", "spans", "colours")}
-        n, parts = len(rows["latents"]), []
+        n = len(rows["latents"])
+        m, images, errors = n if n_images is None else n_images, [], []
         for start in range(0, n, self.batch):  # the last chunk is padded
             index = np.minimum(np.arange(start, start + self.batch), n - 1)
-            parts.append(self.paint({name: rows[name][index] for name in rows}, params))
-        return tuple(np.concatenate(leaves)[:n] for leaves in zip(*parts))
+            *drawn, error = self.paint({name: rows[name][index] for name in rows}, params)
+            errors.append(error)
+            if start < m:
+                images.append(drawn)
+        return (
+            *(np.concatenate(leaves)[:m] for leaves in zip(*images)),
+            np.concatenate(errors)[:n],
+        )
 
 
 def of_model(config, painter: Painter, params, kind: str) -> dict:
     """The panels as one model draws them, their target images, the error on the grid of scenes."""
     arrays, (panels, rows) = {}, shown_scenes(config)
-    images, slots, targets, errors = painter(rows, params)
     ends = np.cumsum([len(panel.raw) for panel in panels])
+    images, slots, targets, errors = painter(rows, params, n_images=ends[-1])
     arrays[f"grid/{kind}/mse"] = errors[ends[-1] :]
     for panel, start, end in zip(panels, [0, *ends], ends):
         image, target = (

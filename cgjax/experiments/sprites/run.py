@@ -66,9 +66,11 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     """Trains every model kind of the config on one training set: (metrics, arrays, extra)."""
     if "encoder" in config.model:
         return unsupervised.run(config, pathlib.Path(workdir), figures)
-    # `background` compiles and draws while the main thread makes data and trains. On a CPU, where a
-    # training step of one model does not occupy all cores, `trainers` train the other models.
-    background, trainers = (concurrent.futures.ThreadPoolExecutor(n) for n in (1, 3))
+    # `background` compiles and draws while the main thread makes data and trains. On a CPU, which
+    # compiles and trains on the same cores, it does one thing at a time; a training step of one
+    # model does not occupy all cores, so `trainers` train the other models.
+    n_background = 1 if jax.default_backend() == "cpu" else 1 + len(config.model.kinds)
+    background, trainers = map(concurrent.futures.ThreadPoolExecutor, (n_background, 3))
     try:
         return _run(config, pathlib.Path(workdir), figures, background, trainers)
     finally:
@@ -82,17 +84,18 @@ def _run(config, workdir: pathlib.Path, figures: bool, background, trainers) -> 
     ahead, levels, drawings, results, figure_arrays, extra = {}, {}, [], {}, {}, {}
     for kind, model in built.items():
         if _compiles_ahead(part(config, workdir, kind)[0]):
-            stand_in = experiment(config, model, sets.blank(config))
+            stand_in = experiment(config, model, sets.shapes(config))
             ahead[kind] = background.submit(program.compiled_ahead, stand_in, config)
-    for kind in ahead:
-        if figures or kind != "monolithic":
-            background.submit(painters[kind].compile)
     data = sets.make(config)
     say(f"{config.data.n_train:,} train / {config.eval.n:,} eval scenes · {config.data.support}")
     supports = panels.shown_supports(config)
     run_support = panels.own_support(config, supports)
-    verdict = panels.verdict(supports[run_support])
+    with parallel.on_host():
+        verdict = panels.verdict(supports[run_support])
     say("theory: " + verdict)
+    for kind in ahead:
+        if figures or kind != "monolithic":
+            background.submit(painters[kind].compile)
     folder = workdir / "figures" if figures else None
     if figures:
         before = background.submit(_draw_before_training, config, supports, verdict, folder)
@@ -101,7 +104,11 @@ def _run(config, workdir: pathlib.Path, figures: bool, background, trainers) -> 
         trained = experiment(config, built[kind], data)
         return train.fit(trained, config, part(config, workdir, kind)[0], kind, ahead.get(kind))
 
-    others = {kind: trainers.submit(fit, kind) for kind in list(built)[1:] if kind in ahead}
+    others = {}
+    if jax.default_backend() == "cpu":
+        others = {kind: trainers.submit(fit, kind) for kind in list(built)[1:] if kind in ahead}
+    else:  # the choice of kernels is timed, which needs a GPU that trains nothing
+        concurrent.futures.wait(ahead.values())
     for kind, model in built.items():
         state, history = others[kind].result() if kind in others else fit(kind)
         prefix = part(config, workdir, kind)[1]
@@ -135,12 +142,11 @@ def _run(config, workdir: pathlib.Path, figures: bool, background, trainers) -> 
 
 
 def _compiles_ahead(folder: pathlib.Path) -> bool:
-    """Whether a model's programs are compiled while others train: only if `fit` will use them.
+    """Whether a model's programs are compiled in the background: only if `fit` will use them.
 
-    On a GPU the choice of kernels is timed, which needs a quiet GPU. Several hosts must start the
-    programs that they share in the same order.
+    Several hosts must start the programs that they share in the same order.
     """
-    alone = jax.default_backend() == "cpu" and jax.process_count() == 1
+    alone = jax.process_count() == 1
     return alone and access_to(folder) == Access() and not (folder / "checkpoints").exists()
 
 

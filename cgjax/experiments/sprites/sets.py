@@ -74,12 +74,11 @@ def described(config, train, familiar, everything) -> dict:
     return sets
 
 
-def blank(config) -> dict:
-    """Zeros in the shapes of `make`: enough to compile the programs that read the sets."""
+def shapes(config) -> dict:
+    """The shapes of `make`: enough to compile the programs that read the sets."""
     sizes = (config.data.n_train, config.eval.n, config.eval.n)
     raw = [jax.ShapeDtypeStruct((n, 5 * config.data.n_slots), np.float32) for n in sizes]
-    shapes = jax.eval_shape(lambda *raw: described(config, *raw), *raw)
-    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    return jax.eval_shape(lambda *raw: described(config, *raw), *raw)
 
 
 def has_gaps(data) -> bool:

@@ -254,10 +254,10 @@ def test_the_figure_of_supports_shows_that_of_the_run(row, changes, is_named):
 
 
 @pytest.mark.parametrize("row", ["gap_0.4", "random_compositional"])
-def test_blank_sets_have_the_shapes_of_the_real_ones(row):
+def test_shapes_are_those_of_the_sets(row):
     config = settings(row)
-    blank, made = (
+    shapes, made = (
         jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), sets_of(config))
-        for sets_of in (sets.blank, sets.make)
+        for sets_of in (sets.shapes, sets.make)
     )
-    assert blank == made
+    assert shapes == made
