@@ -374,7 +374,7 @@ def test_the_report_prints_every_table(capsys):
     own += ["support", "vectors", "kernels", "kernels, recomputed", "bumps"]
     own += ["resistance: orderings", "resistance: recomputed"]
     own += ["subnetworks", "subnetworks: structure", "coverage, size default"]
-    own += ["coverage, size fast", "predict: standing"]
+    own += ["coverage, size fast", "coverage, size paper", "predict: standing"]
     own += ["predict: held-out pairs", "predict: differences", "predict: pairs"]
     own += ["predict: later pairs"]
     assert titles == own

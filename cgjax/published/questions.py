@@ -89,13 +89,13 @@ QUESTIONS = (
     (
         "Do entangled inputs resist alike?", "`resistance:overlaid`",
         (
-            ("Overlaid digits: test accuracy "
-             "{{resistance/overlaid-fast overlaid/A: test accuracy .2f}} where X_2 tells, "
-             "{{resistance/overlaid-fast overlaid/B: test accuracy .2f}} where it does not.",
-             ("resistance.overlaid.overlaid_test_a_below_b",)),
-            ("But pairs that are rare cost more than telling in 90 % "
-             "({{resistance/overlaid-fast overlaid/B, X_2 absent 0.9: test accuracy .2f}} and "
-             "{{resistance/overlaid-fast overlaid/rho 0.9: test accuracy .2f}}).",
+            ("Overlaid digits: training less test accuracy is "
+             "{{resistance/overlaid-paper-overlaid overlaid/A: gap .2f}} where X_2 tells, "
+             "{{resistance/overlaid-paper-overlaid overlaid/B: gap .2f}} where it does not.",
+             ("resistance.overlaid.overlaid_gap_b_below_a",)),
+            ("But test accuracy is lower where pairs are rare than where X_2 tells in 90 % "
+             "({{resistance/overlaid-paper-overlaid overlaid/B, X_2 absent 0.9: test accuracy .2f}}"
+             " and {{resistance/overlaid-paper-overlaid overlaid/rho 0.9: test accuracy .2f}}).",
              ("resistance.overlaid.overlaid_rare_b_below_rho_0.9",)),
         ),
     ),

@@ -176,6 +176,15 @@ CLAIMS = {
         "metric": "{part}A: test accuracy",
         "rows": {"overlaid": ("overlaid/", "beside/")},
     },
+    "telling_widens_the_gap": {
+        "kind": "finding",
+        "claim": "{words}gap: B below A",
+        "sentence": "training less test accuracy is larger where X_2 tells, entangled or not",
+        "where": "open question: entangled inputs",
+        "chains": [[("{row}", "{part}A: gap"), ("{row}", "{part}B: gap")]],
+        "metric": "{part}A: gap",
+        "rows": {"overlaid": ("overlaid/", "beside/")},
+    },
     "a_tells_of_y_2_when_x_2_is_free": {
         "claim": "{words}A tells of Y_2 when X_2 is free",
         "sentence": "the conditional independence property is violated",

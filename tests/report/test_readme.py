@@ -90,5 +90,5 @@ def test_every_answer_to_an_open_question_is_a_finding_that_the_record_matches()
         assert text.endswith(".") and (is_small or verdicts == {"match"}), (text, verdicts)
         # A number is of a run that judges one of the sentence's findings.
         rows = {f"{CLAIMS[name].family}/{row}" for name in ids for row in CLAIMS[name].rows}
-        fields = re.findall(r"\{\{(\S+)-(?:default|fast) ", text)
+        fields = re.findall(r"\{\{(\S+?)-(?:default|fast|paper)(?:-\S+)? ", text)
         assert set(fields) <= rows and text.count("{{") == len(fields), text

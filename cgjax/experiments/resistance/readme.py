@@ -95,14 +95,13 @@ def occurrences(share: float):
 
 
 def cost(part: str, setting: str):
-    """A field: how much lower the test accuracy of a setting of `overlaid` is than that of B."""
+    """A field: how much larger the gap of a setting of `overlaid` is than that of B."""
 
     def shown(record, studies):
-        metrics = by_row(record, "fast")["overlaid"]
-        without, within = (
-            values(metrics[f"{part}/{name}: test accuracy"]) for name in ("B", setting)
-        )
-        return interval({"values": without - within}, ".3f")
+        size, label = ("paper", part) if part == "overlaid" else ("fast", "")
+        metrics = by_row(record, size, label)["overlaid"]
+        without, within = (values(metrics[f"{part}/{name}: gap"]) for name in ("B", setting))
+        return interval({"values": within - without}, ".3f")
 
     return shown
 
