@@ -378,6 +378,7 @@ def test_the_report_prints_every_table(capsys):
     own += ["predict: held-out pairs", "predict: differences", "predict: pairs"]
     own += ["predict: later pairs"]
     assert titles == own
+    assert not re.search(r"\|---.*\n\n", printed + "\n"), "a table without rows"
     assert "| gap_shift | fast | 0.933 | 0.929 |" in printed
 
 

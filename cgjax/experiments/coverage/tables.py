@@ -6,11 +6,11 @@ from cgjax.experiments.coverage.figures import TITLES, exponent_text, parts_of
 
 
 def metrics_of(record: list[dict], size: str = "fast") -> dict:
-    """Metrics of all recorded runs of one size together; tasks have parts of their own."""
+    """Metrics of all recorded runs of one size together; tasks, and labels, are parts."""
     return {
         name: metric
         for entry in record
-        if (entry["size"], entry["label"]) == (size, "")
+        if entry["size"] == size
         for name, metric in entry["metrics"].items()
     }
 
