@@ -130,7 +130,7 @@ class SetUp:
             out_shardings=self.shardings,
             compiler_options=self.options(rng.quick_options()),
         )
-        self.programs, self.cache_events = None, []
+        self.stages, self.programs, self.cache_events = None, None, []
 
     @functools.cached_property
     def plan(self) -> "Plan":
@@ -252,20 +252,35 @@ class SetUp:
         lowered = self.lowered_call(state, data, rows)
         return self._bound(lowered.compile(self.options(self.experiment.compiler_options)))
 
-    def compile_both(self, state, data, rows):
+    def lower_both(self, state, data, rows) -> None:
+        """Traces the functions of `compile_both`, with arrays or with their shapes."""
+        self.stages = self.lowered_call(state, data, rows), self.lowered_evaluate(state, data)
+
+    def compile_both(self):
         """The function of `compile_call`, and one of evaluation; compiled once, side by side.
 
-        Evaluation: state, data -> (state, (scalars, arrays)).
+        Evaluation: state, data -> (state, (scalars, arrays)). `lower_both` comes first.
         """
         if self.programs is None:
-            call = self.lowered_call(state, data, rows)
-            evaluate = self.lowered_evaluate(state, data)
+            call, evaluate = self.stages
             with concurrent.futures.ThreadPoolExecutor() as threads:  # XLA compiles without the GIL
                 context = contextvars.copy_context()
                 other = threads.submit(context.run, evaluate.compile, self.options(None))
                 call = call.compile(self.options(self.experiment.compiler_options))
                 self.programs = self._bound(call), self._bound(other.result())
+            self.stages = None
         return self.programs
+
+    def compile_all(self) -> "SetUp":
+        """Compiles the programs of `compile_both`, `init` and `plan` side by side."""
+        with cache_events() as self.cache_events:
+            with concurrent.futures.ThreadPoolExecutor() as threads:
+                first_uses = (self.init, lambda: self.plan.rows(0))
+                others = [threads.submit(contextvars.copy_context().run, use) for use in first_uses]
+                self.compile_both()
+                for other in others:
+                    other.result()
+        return self
 
     def _bound(self, compiled):
         return lambda *arguments: compiled(*arguments, self.keys, self.replicas)
@@ -299,18 +314,10 @@ def jitted(function, config):
     return jax.jit(function, compiler_options=smoke_options(config) or untimed_options())
 
 
-def compiled_ahead(experiment: Experiment, config) -> SetUp:
-    """A set-up with compiled programs, also those of `init` and `plan`; `data` may be shapes."""
+def traced(experiment: Experiment, config) -> SetUp:
+    """A set-up whose `compile_all` can run in another thread; `data` may be shapes."""
     set_up = SetUp(experiment, config)
-    with (
-        cache_events() as set_up.cache_events,
-        concurrent.futures.ThreadPoolExecutor() as threads,
-    ):
-        first_uses = (set_up.init, lambda: set_up.plan.rows(0))
-        others = [threads.submit(contextvars.copy_context().run, use) for use in first_uses]
-        set_up.compile_both(set_up.abstract_state(), set_up.abstract_data(), set_up.plan.shapes())
-        for other in others:
-            other.result()
+    set_up.lower_both(set_up.abstract_state(), set_up.abstract_data(), set_up.plan.shapes())
     return set_up
 
 

@@ -5,7 +5,6 @@ of all replicas inside one compiled `lax.scan`; the host does no work per step. 
 needs is a function of (seed, step), so a run that is killed and restarted repeats the same steps.
 """
 
-import contextlib
 import logging
 import pathlib
 import time
@@ -17,7 +16,7 @@ import numpy as np
 from cgjax.core import checkpoint, hosts, parallel, signals, tree
 from cgjax.core.errors import BadInput, Diverged, Preempted
 from cgjax.core.logging import Metrics, Progress, compiling, counted, keep_arrays, say
-from cgjax.core.program import Due, Experiment, SetUp, State, compiled_ahead, running
+from cgjax.core.program import Due, Experiment, SetUp, State, running, traced
 from cgjax.core.replicas import replica_names
 from cgjax.core.workdir import access_to
 
@@ -30,7 +29,7 @@ def fit(experiment: Experiment, config, workdir, name: str = "", ahead=None) -> 
     Returns the final state and the history: `{"step": [n], "loss": [n, R], ..., "eval": {...}}`.
     If replicas are added to a finished run, only the new ones are trained; the old ones are read
     from their checkpoints. Any subset of a finished group can be requested, in any order.
-    ahead: a future of `program.compiled_ahead` of the same experiment; used if all replicas train.
+    ahead: a future of `SetUp.compile_all` of the same experiment; used if all replicas train.
     """
     workdir = pathlib.Path(workdir)
     names = replica_names(experiment)
@@ -98,8 +97,11 @@ def train_shares(members: "list[Share]", ahead=None) -> State:
     )
 
     data, plan = set_up.data(), set_up.plan
-    with contextlib.nullcontext() if set_up.programs else compiling():
-        call, evaluate = set_up.compile_both(state, data, plan.rows(step))
+    if set_up.programs is None:
+        with compiling():
+            set_up.lower_both(state, data, plan.rows(step))
+            set_up.compile_both()
+    call, evaluate = set_up.programs
     if first.saved is None or len(members) > 1:
         for share in members:  # after tracing, so that a faulty experiment leaves no files behind
             checkpoint.begin(share.folder.parent, share.group, len(members) - 1)
@@ -176,7 +178,7 @@ def begun(experiment: Experiment, config, ahead) -> tuple[SetUp, State]:
         set_up = SetUp(experiment, config)
         return set_up, set_up.init()
     with compiling() as events:
-        set_up = ahead.result() if ahead else compiled_ahead(experiment, config)
+        set_up = ahead.result() if ahead else traced(experiment, config).compile_all()
         events += set_up.cache_events
     set_up.experiment = set_up.experiment._replace(data=experiment.data)
     return set_up, set_up.init()

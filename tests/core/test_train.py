@@ -168,7 +168,7 @@ def test_programs_compiled_ahead_train_alike_in_another_thread(
     experiment = toy.experiment(settings)
     zeros = experiment._replace(data=jax.tree.map(np.zeros_like, experiment.data))
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        ahead = thread.submit(program.compiled_ahead, zeros, settings)
+        ahead = thread.submit(program.traced(zeros, settings).compile_all)
         assert ahead.result().programs
         monkeypatch.setattr(program.SetUp, "lowered_call", lambda *a: pytest.fail("compiled"))
         fitted = thread.submit(train.fit, experiment, settings, tmp_path, "toy", ahead)

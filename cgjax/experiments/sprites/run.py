@@ -84,8 +84,8 @@ def _run(config, workdir: pathlib.Path, figures: bool, background, trainers) -> 
     ahead, levels, drawings, results, figure_arrays, extra = {}, {}, [], {}, {}, {}
     for kind, model in built.items():
         if _compiles_ahead(part(config, workdir, kind)[0]):
-            stand_in = experiment(config, model, sets.shapes(config))
-            ahead[kind] = background.submit(program.compiled_ahead, stand_in, config)
+            set_up = program.traced(experiment(config, model, sets.shapes(config)), config)
+            ahead[kind] = background.submit(set_up.compile_all)
     data = sets.make(config)
     say(f"{config.data.n_train:,} train / {config.eval.n:,} eval scenes · {config.data.support}")
     supports = panels.shown_supports(config)
