@@ -104,6 +104,31 @@ def test_a_search_is_the_same_alone_and_beside_others(searched, tmp_path):
     assert any(np.any(np.asarray(leaf[0] != leaf[1])) for leaf in jax.tree.leaves(every.s))
 
 
+def test_masks_by_magnitude_rank_the_weights_of_their_own_base(modular):
+    config, task, base_models = modular
+    settings = config.copy_and_resolve_references()
+    with settings.unlocked():
+        settings.masks.family, settings.masks.s0s = "magnitude", (0.1,)
+    replicas = training.product(settings, base_models, 1, seeds=(0,))
+    search = training.experiment(settings, task, base_models, replicas)
+    found, _ = jax.jit(jax.vmap(search.init, (None, 0)))(jax.random.key(0), replicas)
+    assert set(replicas["base"].tolist()) == {0, 1}
+    for i, base in enumerate(replicas["base"]):
+        weights = tree.take(base_models.params, int(base))
+        own = masks.magnitude(weights, "kernel", float(replicas["s0"][i]))
+        jax.tree.map(np.testing.assert_array_equal, tree.take(found, i), own)
+    assert np.any(np.asarray(found["out"]["kernel"][0] != found["out"]["kernel"][-1]))
+
+
+def test_masks_that_learn_start_without_the_weights_of_the_bases(modular):
+    """Arrays that a program closes over are compiled into it."""
+    config, task, base_models = modular
+    replicas = training.product(config, base_models, 1, seeds=(0,))
+    search = training.experiment(config, task, base_models, replicas)
+    first = {name: values[0] for name, values in replicas.items()}
+    assert not jax.make_jaxpr(search.init)(jax.random.key(0), first).consts
+
+
 def test_the_kernel_of_a_module_sees_its_own_subroutine(modular):
     """Of a network of two branches, the kernel of each is aligned with its own part first."""
     config, task, found = modular

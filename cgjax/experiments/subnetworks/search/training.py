@@ -90,7 +90,10 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
         data["other"] = _stacked([sets["train"][f"test_{i}"] for i in range(n)])
 
     def init(key, replica):
-        return family.init(like, lambda name: name in on, replica["s0"]), {}
+        # Masks that learn need the shapes of the weights only; weights would be constants of the
+        # program. Other masks depend on the weights of their own base.
+        weights = like if family.learns else tree.take(bases.params, replica["base"])
+        return family.init(weights, lambda name: name in on, replica["s0"]), {}
 
     def batch(data, indices, key, step):
         return {"data": data, "indices": indices, "key": key}
