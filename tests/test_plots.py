@@ -179,22 +179,41 @@ def test_heat_maps_share_one_scale(tmp_path):
     plots.save(empty, tmp_path / "empty.png")
 
 
-def test_matrices_are_lower_triangles(tmp_path):
+def test_heat_maps_of_pairs_are_a_lower_triangle(tmp_path):
     levels = np.linspace(0, 1, 3)
     pairs = {(1, 0): np.eye(3), (2, 0): 2 * np.eye(3), (2, 1): np.full((3, 3), np.nan)}
     lines = [(levels, levels), (levels, levels + 1), (levels, levels * np.nan)]
     fig = plots.pair_matrix(pairs, lines, LABELS, LIMITS, TICKS, "title", "error")
-    maps = [ax.images[0] for ax in fig.axes if ax.images]
-    assert len(maps) == 3 and {image.get_clim() for image in maps} == {(0.0, 2.0)}
+    ax = fig.axes[0]
+    assert {image.get_clim() for image in ax.images} == {(0.0, 2.0)}
+    first, below, beside = (np.array(image.get_extent()) for image in ax.images)
+    np.testing.assert_allclose(below - first, [0, 0, -0.95, -0.95])
+    np.testing.assert_allclose(beside - below, [0.95, 0.95, 0, 0])
+    (behind,) = ax.patches  # of the map without a finite value, under the map
+    assert behind.get_xy() == (beside[0], beside[2]) and behind.zorder < ax.images[2].zorder
+    # The line of the first variable: from its limits' share 1/6 to 5/6, above its column.
+    x, y = ax.lines[0].get_data()
+    np.testing.assert_allclose((x[[0, -1]] - first[0]) / (first[1] - first[0]), [1 / 6, 5 / 6])
+    assert np.all(np.diff(y) > 0) and y[0] > first[3]
     size_of(plots.save(fig, tmp_path / "pairs.png"))
 
+
+def test_scatters_of_pairs_are_a_lower_triangle(tmp_path):
     points = np.random.default_rng(0).uniform(size=(50, 3))
-    fig = plots.scatter_matrix(points, LABELS, LIMITS, TICKS, most=20)
-    assert len(fig.axes) == 6
-    assert sorted(len(ax.lines) for ax in fig.axes) == [0, 0, 0, 1, 1, 1]
-    counted = sum(bar.get_height() for ax in fig.axes for bar in ax.patches)
-    assert counted == 3 * 50
-    assert max(len(ax.lines[0].get_xdata()) for ax in fig.axes if ax.lines) == 20
+    points[0] = 2.0  # beyond the limits
+    fig = plots.scatter_matrix(points, LABELS, LIMITS, TICKS)
+    ax = fig.axes[0]
+    assert [len(line.get_xdata()) for line in ax.lines] == [49, 49, 49]
+    bars = next(group for group in ax.collections if len(group.get_paths()) == 3 * 20)
+    boxes = [path.get_extents() for path in bars.get_paths()]
+    heights = np.array([box.height for box in boxes]).reshape(3, 20)
+    counts = np.array([np.histogram(points[:, i], 20, LIMITS[i])[0] for i in range(3)])
+    np.testing.assert_allclose(
+        heights / heights.max(1, keepdims=True), counts / counts.max(1)[:, None]
+    )
+    assert boxes[0].y0 > boxes[20].y0 > boxes[40].y0 and boxes[0].x0 < boxes[20].x0 < boxes[40].x0
+    fewer = plots.scatter_matrix(points, LABELS, LIMITS, TICKS, most=20)
+    assert max(len(line.get_xdata()) for line in fewer.axes[0].lines) <= 20
     size_of(plots.save(fig, tmp_path / "scatter.png"))
 
 

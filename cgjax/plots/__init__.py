@@ -10,12 +10,11 @@ from cgjax.plots.charts import (
     heat_maps,
     image_grid,
     learning_curves,
-    pair_matrix,
-    scatter_matrix,
     scatter_panels,
     tile,
 )
 from cgjax.plots.lenses import lenses
+from cgjax.plots.matrices import pair_matrix, scatter_matrix
 from cgjax.plots.style import (
     COLOURS,
     DPI,

@@ -1,4 +1,4 @@
-"""Heat maps, matrices over pairs of latents, scatters, learning curves, grids of images."""
+"""Heat maps, scatters, learning curves, grids of images."""
 
 from typing import NamedTuple
 
@@ -24,17 +24,19 @@ from cgjax.plots.style import (
     wrap,
 )
 
+# What lies behind a heat map.
+MISSING = {"facecolor": "#e9ebee", "edgecolor": "#aab1b9", "hatch": "/////"}
 
-def _common_scale(matrices):
+
+def common_scale(matrices):
     """Smallest and largest finite value of several arrays; (0, 1) if there is none."""
     values = np.concatenate([np.ravel(matrix) for matrix in matrices] or [np.zeros(0)])
     values = values[np.isfinite(values)]
     return (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
 
 
-def _heat_map(ax, matrix, extent, low, high):
-    """One heat map, first row at the bottom; cells without a finite value are hatched."""
-    ax.patch.set(facecolor="#e9ebee", edgecolor="#aab1b9", hatch="/////")
+def heat_map(ax, matrix, extent, low, high):
+    """One heat map, first row at the bottom; what lies behind shows where a value is not finite."""
     shown = np.ma.masked_invalid(np.asarray(matrix, float))
     options = {"origin": "lower", "aspect": "auto", "cmap": "viridis"}
     return ax.imshow(shown, extent=extent, vmin=low, vmax=high, **options)
@@ -49,9 +51,10 @@ def heat_maps(panels, extent, xlabel="", ylabel="", title="", scale_label="", ti
     n = len(panels)
     fig = new_figure(2.75 * n + 1.3, 3.2 + 0.35 * bool(title), layout="constrained")
     axes = fig.subplots(1, n, squeeze=False, sharey=True)[0]
-    low, high = _common_scale(panels.values())
+    low, high = common_scale(panels.values())
     for ax, (name, matrix) in zip(axes, panels.items()):
-        image = _heat_map(ax, matrix, extent, low, high)
+        ax.patch.set(**MISSING)
+        image = heat_map(ax, matrix, extent, low, high)
         ax.set(title=name, xlabel=xlabel, box_aspect=1)
         ax.spines[:].set_visible(False)
         if ticks is not None:
@@ -63,96 +66,9 @@ def heat_maps(panels, extent, xlabel="", ylabel="", title="", scale_label="", ti
     return fig
 
 
-def _triangle(labels, limits, ticks, title, cell=0.95):
-    """Axes of a lower triangle, outer ticks and labels only.
-
-    limits [(low, high)] and ticks [[(position, text)]] for each of the variables.
-    Returns the figure, {(row, column): axes}, and the height of the free space below the title.
-    """
-    n, labels = len(labels), ["\n".join(label.rsplit(" ", 1)) for label in labels]
-    left, bottom, right, top = 1.05, 0.75, 0.55, 0.25
-    # The title needs room next to the first cell, even with few cells.
-    width, height = max(left + n * cell + right, 6.0), bottom + n * cell + top
-    fig = new_figure(width, height)
-    step_x, step_y, share = cell / width, cell / height, 0.93
-    axes = {}
-    for i in range(n):
-        for j in range(i + 1):
-            corner = (left / width + j * step_x, bottom / height + (n - 1 - i) * step_y)
-            ax = fig.add_axes((*corner, share * step_x, share * step_y))
-            places, texts = zip(*ticks[j])
-            ax.set(xlim=limits[j], xticks=places, xticklabels=texts if i == n - 1 else [])
-            places, texts = zip(*ticks[i]) if i != j else ((), ())
-            ax.set(yticks=places, yticklabels=texts if j == 0 else [])
-            ax.tick_params(length=2, labelsize=7)
-            # Texts at the ends of an axis stay inside it and do not touch the neighbour's texts.
-            for text, side in zip(ax.get_xticklabels(), ("left", "right")):
-                text.set_horizontalalignment(side)
-            for text, side in zip(ax.get_yticklabels(), ("bottom", "top")):
-                text.set_verticalalignment(side)
-            if i != j:
-                ax.set_ylim(limits[i])
-            axes[i, j] = ax
-    for i in range(n):
-        axes[n - 1, i].set_xlabel(labels[i])
-        middle = (bottom + (n - 0.5 - i) * cell) / height
-        fig.text(0.12 / width, middle, labels[i], va="center")
-    title = wrap(title, 0.54 * width, **HEADLINE)
-    fig.text(0.42, 1 - 0.3 / height, title, va="top", **HEADLINE)
-    below = 1 - (0.55 + 0.2 * len(title.splitlines())) / height
-    return fig, axes, below
-
-
-@styled
-def pair_matrix(pairs, lines, labels, limits, ticks, title="", scale_label="") -> Figure:
-    """Lower triangle of heat maps, with one line plot per variable on the diagonal.
-
-    pairs {(i, j): matrix [n_i, n_j]} for i > j, variable i upward; lines [(levels, values)] per
-    variable; limits and ticks: of the axes. All heat maps have one colour scale, all lines one
-    vertical axis.
-    """
-    fig, axes, below = _triangle(labels, limits, ticks, title)
-    low, high = _common_scale(pairs.values())
-    image = None
-    for (i, j), matrix in pairs.items():
-        image = _heat_map(axes[i, j], matrix, (*limits[j], *limits[i]), low, high)
-        axes[i, j].spines[:].set_visible(False)
-    bottom, top = _common_scale([values for _, values in lines])
-    margin = 0.08 * (top - bottom) or 0.5
-    for i, (levels, values) in enumerate(lines):
-        axes[i, i].plot(levels, values, color=COLOURS[1], linewidth=1.4)
-        axes[i, i].set_ylim(bottom - margin, top + margin)
-        axes[i, i].yaxis.tick_right()
-        axes[i, i].set(yticks=(bottom, top), yticklabels=(f"{bottom:.2g}", f"{top:.2g}"))
-        axes[i, i].spines["left"].set_visible(False)
-        axes[i, i].spines["right"].set_visible(True)
-    if image is not None:
-        place = fig.add_axes((0.6, min(0.88, below), 0.34, 0.012))
-        bar = fig.colorbar(image, cax=place, label=scale_label, orientation="horizontal")
-        bar.outline.set_visible(False)
-    return fig
-
-
 def thin_out(points, most) -> np.ndarray:
     """At most `most` of the points, drawn at random with a fixed seed."""
     return np.asarray(points)[np.random.default_rng(0).permutation(len(points))[:most]]
-
-
-@styled
-def scatter_matrix(points, labels, limits, ticks, title="", most=1500) -> Figure:
-    """Lower triangle of scatters with a histogram of every variable on the diagonal.
-
-    points [m, d]; scatters show at most `most` of them, histograms count all.
-    """
-    fig, axes, _ = _triangle(labels, limits, ticks, title)
-    drawn = thin_out(points, most)
-    for (i, j), ax in axes.items():
-        if i == j:
-            ax.hist(points[:, i], bins=20, range=limits[i], color=COLOURS[0])
-            ax.spines["left"].set_visible(False)
-        else:
-            ax.plot(drawn[:, j], drawn[:, i], ".", color=COLOURS[0], markersize=1.2, alpha=0.5)
-    return fig
 
 
 @styled
