@@ -86,6 +86,27 @@ with contextlib.suppress(ImportError, AttributeError):
         compiler._cache_read, compiler._cache_write = read_cache, write_cache
 
 
+# At every call of a network linen traces the initialiser of each parameter, to compare its shape
+# with that of the given value. Initialisers whose first argument is that very shape need no trace.
+# The class is private: with a version that has another the tests are only slower.
+with contextlib.suppress(ImportError, AttributeError):
+    from flax.core.scope import Scope
+
+    _param = Scope.param
+
+    def param(self, name, init_fn, *init_args, unbox=True, **init_kwargs):
+        if init_args and self.has_variable("params", name):
+            value = self.get_variable("params", name)
+            given = isinstance(value, jax.Array | np.ndarray) and isinstance(init_args[0], tuple)
+            if given and init_args[0] == value.shape:
+                self.reserve(name, "params")
+                return value
+        return _param(self, name, init_fn, *init_args, unbox=unbox, **init_kwargs)
+
+    if inspect.signature(param).parameters.keys() == inspect.signature(_param).parameters.keys():
+        Scope.param = param
+
+
 # The files that take longest, longest first: a long file that starts last leaves a core idle.
 LONGEST = (
     "test_unread_keys", "test_notebooks", "test_subnetwork_runs", "test_lens_reports", "test_main",

@@ -3,12 +3,17 @@
 Inside `patiently` (the training loop) a signal only sets a flag, which the loop reads after each
 call. Elsewhere inside `handled` (between parts, after a compilation, during plotting) the run ends
 at once: the next start repeats this work.
+
+Models of one run train in several threads. Inside `stopping_together` the failure of one sets the
+flag of the others, too.
 """
 
 import contextlib
+import contextvars
 import os
 import signal
 import threading
+from collections.abc import Callable
 
 from cgjax.core.errors import Preempted
 
@@ -91,8 +96,9 @@ def patiently():
     """Within the block signals only set the flag it yields; its end raises Preempted if set."""
     with handled() as stop:
         stop.count(+1)
+        together = _together.get()
         try:
-            yield stop
+            yield stop if together is None else Either(stop, together)
         finally:
             stop.count(-1)
         if stop and not stop.waits:
@@ -101,3 +107,71 @@ def patiently():
 
 def _stop_message(stop: Stop) -> str:
     return f"{stop.name}: stopped; what was trained is saved, run the same command to resume"
+
+
+# --- trainings that stop together -----------------------------------------------------------------
+
+
+class Together:
+    """Trainings in several threads: if one fails, the others save and stop."""
+
+    def __init__(self):
+        self.failure: BaseException | None = None  # the first one
+
+    def run(self, train: Callable, *arguments):
+        """`train(*arguments)` in this thread; its `patiently` blocks also read `failure`."""
+        token = _together.set(self)
+        try:
+            return train(*arguments)
+        except BaseException as error:
+            self.fail(error)
+            raise
+        finally:
+            _together.reset(token)
+
+    def fail(self, error: BaseException) -> None:
+        """Stops all trainings; the first error is kept, since the others follow from it."""
+        if self.failure is None:
+            self.failure = error
+
+
+class Either:
+    """A flag that is True after a signal, or once a training of the same group has failed."""
+
+    def __init__(self, stop: Stop, together: Together):
+        self.stop, self.together = stop, together
+
+    @property
+    def number(self) -> int:
+        return self.stop.number
+
+    @property
+    def name(self) -> str:
+        return self.stop.name or "another model of the run failed"
+
+    def __bool__(self):
+        return bool(self.stop) or self.together.failure is not None
+
+    def poll(self) -> None:
+        """Does nothing, as in `Stop`."""
+
+
+_together: contextvars.ContextVar[Together | None] = contextvars.ContextVar(
+    "together", default=None
+)
+
+
+@contextlib.contextmanager
+def stopping_together():
+    """Yields a `Together`, whose trainings also stop if the block itself fails.
+
+    If the block was stopped by the failure of another thread, that failure is raised.
+    """
+    together = Together()
+    try:
+        yield together
+    except BaseException as error:
+        together.fail(error)
+        if isinstance(error, Preempted):
+            raise together.failure from None
+        raise

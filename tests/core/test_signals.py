@@ -1,15 +1,19 @@
 """Signals: inside the loop they wait, elsewhere they end the run, afterwards they are as before."""
 
+import concurrent.futures
 import os
+import pathlib
 import signal
 import sys
 import threading
 import time
 
+import numpy as np
 import pytest
+import toy
 
-from cgjax.core import signals
-from cgjax.core.errors import Preempted
+from cgjax.core import checkpoint, signals, train
+from cgjax.core.errors import Diverged, Preempted
 
 
 def send(number=signal.SIGUSR1):
@@ -85,3 +89,74 @@ def test_another_thread_leaves_handlers_alone():
     thread.start()
     thread.join()
     assert stops == [False]
+
+
+@pytest.mark.usefixtures("one_device")
+@pytest.mark.parametrize("in_main", ["healthy", "diverging"])
+def test_a_model_beside_one_that_failed_saves_and_stops(in_main, tmp_path, monkeypatch):
+    """Either may be the one in the main thread; the error is that of the model that failed."""
+    settings = toy.config(seeds=(3,))
+    experiments = {
+        "healthy": toy.experiment(settings),
+        "diverging": toy.experiment(settings, poison=3),
+    }
+    log_call = train.log_call
+    (other,) = experiments.keys() - {in_main}
+
+    def log_after_the_failure(members, *rest):
+        deadline = time.monotonic() + 60
+        while members[0].name == "healthy" and together.failure is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        log_call(members, *rest)
+
+    def fit(name):
+        return together.run(train.fit, experiments[name], settings, tmp_path / name, name)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread, monkeypatch.context() as patch:
+        patch.setattr(train, "log_call", log_after_the_failure)
+        with pytest.raises(Diverged, match="every replica turned non-finite by step"):
+            with signals.stopping_together() as together:
+                beside = thread.submit(fit, other)
+                fit(in_main)
+        assert isinstance(beside.exception(), Preempted if other == "healthy" else Diverged)
+    (group,) = filter(pathlib.Path.is_dir, (tmp_path / "healthy/checkpoints").iterdir())
+    assert 0 < checkpoint.steps(group)[0] < settings.train.steps
+    resumed, _ = train.fit(experiments["healthy"], settings, tmp_path / "healthy", "healthy")
+    whole, _ = train.fit(experiments["healthy"], settings, tmp_path / "whole", "healthy")
+    np.testing.assert_array_equal(resumed.params["w"], whole.params["w"])
+
+
+def test_a_failure_elsewhere_in_the_block_stops_its_trainings():
+    def wait():
+        with signals.patiently() as stop:
+            while not stop:
+                time.sleep(0.01)
+            raise Preempted(stop.name)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        with pytest.raises(ValueError, match="a figure"):
+            with signals.stopping_together() as together:
+                training = thread.submit(together.run, wait)
+                raise ValueError("a figure")
+        with pytest.raises(Preempted, match="another model of the run failed"):
+            training.result(60)
+    with signals.patiently() as stop:
+        assert not stop
+
+
+def test_a_signal_stops_all_trainings_of_a_group():
+    def wait():
+        with signals.patiently() as stop:
+            waiting.set()
+            while not stop:
+                time.sleep(0.01)
+            raise Preempted(stop.name)
+
+    waiting = threading.Event()
+    with signals.handled(), concurrent.futures.ThreadPoolExecutor(1) as thread:
+        with pytest.raises(Preempted, match="SIGTERM"), signals.stopping_together() as together:
+            training = thread.submit(together.run, wait)
+            assert waiting.wait(60)
+            send(signal.SIGTERM)
+            training.result(60)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.core import checkpoint, metrics, optim, parallel, program, train, tree
+from cgjax.core import checkpoint, metrics, optim, parallel, program, signals, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.replicas import with_numbers
@@ -72,13 +72,15 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     n_background = 1 if jax.default_backend() == "cpu" else 1 + len(config.model.kinds)
     background, trainers = map(concurrent.futures.ThreadPoolExecutor, (n_background, 3))
     try:
-        return _run(config, pathlib.Path(workdir), figures, background, trainers)
+        with signals.stopping_together() as together:
+            workdir = pathlib.Path(workdir)
+            return _run(config, workdir, figures, background, trainers, together)
     finally:
         background.shutdown(cancel_futures=True)
         trainers.shutdown(cancel_futures=True)
 
 
-def _run(config, workdir: pathlib.Path, figures: bool, background, trainers) -> tuple:
+def _run(config, workdir: pathlib.Path, figures: bool, background, trainers, together) -> tuple:
     built = {kind: models.build(config, kind) for kind in config.model.kinds}
     painters = {kind: panels.Painter(config, model) for kind, model in built.items()}
     ahead, levels, drawings, results, figure_arrays, extra = {}, {}, [], {}, {}, {}
@@ -101,8 +103,8 @@ def _run(config, workdir: pathlib.Path, figures: bool, background, trainers) -> 
         before = background.submit(_draw_before_training, config, supports, verdict, folder)
 
     def fit(kind):
-        trained = experiment(config, built[kind], data)
-        return train.fit(trained, config, part(config, workdir, kind)[0], kind, ahead.get(kind))
+        trained, folder = experiment(config, built[kind], data), part(config, workdir, kind)[0]
+        return together.run(train.fit, trained, config, folder, kind, ahead.get(kind))
 
     others = {}
     if jax.default_backend() == "cpu":

@@ -2,6 +2,8 @@
 
 import functools
 import re
+import time
+import types
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +12,8 @@ import numpy as np
 import pytest
 
 from cgjax import config as configs
-from cgjax.core import parallel, train
-from cgjax.core.errors import BadInput
+from cgjax.core import parallel, program, signals, train
+from cgjax.core.errors import BadInput, Diverged, Preempted
 from cgjax.experiments.sprites import audits, models, panels, scenes, sets
 from cgjax.experiments.sprites import run as sprites
 from cgjax.nets.pallas import upsample, upsample_loss
@@ -261,3 +263,29 @@ def test_shapes_are_those_of_the_sets(row):
         for sets_of in (sets.shapes, sets.make)
     )
     assert shapes == made
+
+
+@pytest.mark.parametrize("failing", ["compositional", "monolithic"])
+def test_a_model_that_fails_ends_the_training_beside_it(failing, tmp_path, monkeypatch):
+    """Two models of a run train side by side on a CPU; the first is in the main thread."""
+    ended = []
+
+    def fit(experiment, config, folder, kind, ahead):
+        if kind == failing:
+            raise Diverged(f"{kind}: every replica turned non-finite")
+        deadline = time.monotonic() + 60
+        with signals.patiently() as stop:
+            while not stop and time.monotonic() < deadline:
+                time.sleep(0.01)
+        ended.append(bool(stop))
+        raise Preempted("saved")
+
+    monkeypatch.setattr(train, "fit", fit)
+    uncompiled = types.SimpleNamespace(compile_all=lambda: None)
+    monkeypatch.setattr(program, "traced", lambda *_: uncompiled)
+    monkeypatch.setattr(panels.Painter, "compile", lambda _: None)
+    config = configs.load("configs/sprites.py:smoke")
+    assert len(config.model.kinds) == 2
+    with pytest.raises(Diverged, match=f"{failing}: every replica"):
+        sprites.run(config, tmp_path, figures=False)
+    assert ended == [True]
