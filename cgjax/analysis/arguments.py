@@ -4,10 +4,10 @@
     def wald(coefficients: finite("k"), covariance: finite("k k"), contrast: finite("k")) -> Wald:
 
 Axes are separated by spaces. A name is one size, the same in all arguments of a call; `n>=2` sets
-its minimum, which is 1 otherwise. A number is an exact size, `_` is any size, `...` any axes,
-`*shape` any axes that are the same in all arguments (one of the two at most); "" is a single
-number. None is valid where it is the default. Only shapes and dtypes of traced arguments are
-checked, see `checks`.
+its minimum, which is 1 otherwise; `n+1` is one more than n, which another argument has. A number is
+an exact size, `_` is any size, `...` any axes, `*shape` any axes that are the same in all arguments
+(one of the two at most); "" is a single number. None is valid where it is the default. Only shapes
+and dtypes of traced arguments are checked, see `checks`.
 """
 
 import functools
@@ -84,13 +84,15 @@ def check_axes(name: str, shape: tuple, axes: str, sizes: dict) -> None:
 
 
 def _name(token):
-    return token.partition(">=")[0].lstrip("*")
+    return token.partition(">=")[0].partition("+")[0].lstrip("*")
 
 
 def _fits(name, token, size, sizes):
     """Whether the size of an axis, or a tuple of sizes, agrees with the token."""
     if token.isdigit():
         return size == int(token)
+    if "+" in token:
+        return size == sizes[_name(token)][0] + int(token.partition("+")[2])
     if 0 in size if isinstance(size, tuple) else size < int(token.partition(">=")[2] or 1):
         return False
     return token in ("...", "_") or sizes.setdefault(_name(token), (size, name))[0] == size
@@ -202,6 +204,18 @@ def _check_leaves(name, value, sizes):
 
 
 finite_tree = Argument("tree of finite arrays", "", _check_leaves)
+
+
+def record(**fields: Argument) -> Argument:
+    """A named tuple with these fields; arguments with axes are checked before it."""
+
+    def check(name, value, sizes):
+        for field, argument in fields.items():
+            if not hasattr(value, field):
+                raise ValueError(f"{name} must have the field {field}, got {type(value).__name__}")
+            argument.check(f"{name}.{field}", getattr(value, field), sizes)
+
+    return Argument("record", "", check)
 
 
 def optional(argument: Argument) -> Argument:

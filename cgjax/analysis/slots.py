@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cgjax.analysis.arguments import checked, finite
+from cgjax.analysis.arguments import checked, finite, record
 
 ROUNDS = 20  # of fitting maps and choosing permutations, at most
 # Of the maps, relative to a slot's variance: a direction in which slots hardly vary tells nothing
@@ -28,6 +28,9 @@ class SlotMaps(NamedTuple):
 
     weights: np.ndarray  # [K, d + 1, l], the last row the constant
     deviation: np.ndarray  # [l] of each latent over the objects that the maps are fitted on
+
+
+slot_maps = record(weights=finite("K d+1 l"), deviation=finite("l"))
 
 
 @checked
@@ -81,7 +84,7 @@ def _solver(slot):
 
 @checked
 def assign(
-    maps: SlotMaps, slots: finite("n K d"), latents: finite("n K l")
+    maps: slot_maps, slots: finite("n K d"), latents: finite("n K l")
 ) -> tuple[np.ndarray, float]:
     """(the object of each slot in the best permutation of every image [n, K], mean error)."""
     slots, latents = np.asarray(slots, np.float64), np.asarray(latents, np.float64)
@@ -96,7 +99,7 @@ def assign(
 
 
 @checked
-def r2(maps: SlotMaps, slots: finite("n K d"), latents: finite("n K l")) -> np.ndarray:
+def r2(maps: slot_maps, slots: finite("n K d"), latents: finite("n K l")) -> np.ndarray:
     """R2 of each latent [l] over all objects of all images, in their best permutations."""
     slots, latents = np.asarray(slots, np.float64), np.asarray(latents, np.float64)
     order, _ = assign(maps, slots, latents)

@@ -1,13 +1,23 @@
 """The language of specifications; `test_nonsense` derives cases from those of public functions."""
 
 import inspect
+from typing import NamedTuple
 
 import jax
 import numpy as np
 import pytest
 
 from cgjax.analysis import arguments
-from cgjax.analysis.arguments import checked, finite, integer, labels, mask, number, optional
+from cgjax.analysis.arguments import (
+    checked,
+    finite,
+    integer,
+    labels,
+    mask,
+    number,
+    optional,
+    record,
+)
 
 
 @pytest.mark.parametrize(
@@ -79,3 +89,24 @@ def test_traced_arguments_have_shapes_only_and_signatures_stay():
 def test_a_missing_argument_names_the_function():
     with pytest.raises(TypeError, match=r"scored\(\): missing a required argument: 'y'"):
         scored(X)
+
+
+class Line(NamedTuple):
+    """A result of another function."""
+
+    slopes: np.ndarray  # [features + 1], the last one the constant
+
+
+def test_fields_of_a_record_share_the_axes_of_other_arguments():
+    @checked
+    def values(line: record(slopes=finite("d+1")), x: finite("n d")):
+        return x @ line.slopes[:-1] + line.slopes[-1]
+
+    np.testing.assert_array_equal(values(Line(np.ones(3)), X), X.sum(axis=1) + 1)
+    words = r"^line.slopes must be \[d\+1\] with d = 2 as in x, got shape \(2,\)$"
+    with pytest.raises(ValueError, match=words):
+        values(Line(np.ones(2)), X)
+    with pytest.raises(ValueError, match="^line.slopes holds NaN"):
+        values(Line(np.full(3, np.nan)), X)
+    with pytest.raises(ValueError, match="^line must have the field slopes, got ndarray$"):
+        values(np.ones(3), X)

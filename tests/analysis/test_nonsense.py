@@ -147,6 +147,7 @@ OF_KIND = {
     "True": flag,
     "tree": tree,
     "function": lambda valid: [3],
+    "record": lambda valid: [3, *(valid._replace(**{name: None}) for name in valid._fields)],
 }
 
 
@@ -304,6 +305,7 @@ _GLM = {"y": OUTCOMES, "design": DESIGN, "clusters": PAIRS}
 
 # fmt: off
 SLOTTED = np.random.default_rng(1).normal(size=(5, 2, 2))
+MAPS = slots.fit(SLOTTED, SLOTTED)
 SOUND = {
     "lenses.look": _NET | dict(x=INPUTS, factors=X, is_train=SOME, verbose=False),
     "lenses.memorization.slopes": dict(
@@ -314,8 +316,8 @@ SOUND = {
     "data_needed.exponent": dict(
         n=np.array([2.0, 4.0, 8.0]), needed=np.ones((3, 2)), level=0.95, draws=4, seed=0),
     "slots.fit": dict(slots=SLOTTED, latents=SLOTTED),
-    "slots.assign": dict(maps=slots.fit(SLOTTED, SLOTTED), slots=SLOTTED, latents=SLOTTED),
-    "slots.r2": dict(maps=slots.fit(SLOTTED, SLOTTED), slots=SLOTTED, latents=SLOTTED),
+    "slots.assign": dict(maps=MAPS, slots=SLOTTED, latents=SLOTTED),
+    "slots.r2": dict(maps=MAPS, slots=SLOTTED, latents=SLOTTED),
     "factorization.grids": dict(factors=X),
     "factorization.on_grids": dict(activations=INPUTS, factors=X),
     "effects.combined": dict(factors=X, values=Y),
@@ -774,6 +776,17 @@ CALLS = [
     ("lenses.look", "where", dict(
         select="mean", params={"params": W, "mean": W}, f=lambda v, x: linear(v["params"], x))),
     ("lenses.memorization.slopes", "is_train", dict(factors=TWICE)),
+    # Maps of other numbers of slots, of entries of a slot, or of latents.
+    *[(f"slots.{name}", rf"maps\.({field})", changes)
+      for name in ("assign", "r2") for field, changes in (
+          ("weights", dict(maps=MAPS._replace(weights=MAPS.weights[:1]))),
+          ("weights", dict(maps=MAPS._replace(weights=MAPS.weights[:, :1]))),
+          ("weights", dict(maps=MAPS._replace(weights=MAPS.weights[..., :1]))),
+          ("deviation", dict(maps=MAPS._replace(deviation=MAPS.deviation[:1]))),
+          ("weights", dict(slots=SLOTTED[..., :1])),
+          ("weights", dict(latents=SLOTTED[..., :1])),
+      )],
+    ("support.latents.spread_out", "rows", dict(rows=LATENTS[:, :1])),
     ("factorization.on_grids", "factors", dict(factors=X[:3], activations=INPUTS[:3])),
     ("masks.factors.subnetworks", "factors", dict(f=lambda params, x: x @ (0 * params["w"]))),
     ("machines.ridgeless", "k_train", dict(
@@ -836,6 +849,7 @@ CALLS = [
     ("masks.ablate", "key", dict(how="random")),
     ("masks.replace", "others", dict(params={"w": W}, masks={"w": W}, others={"w": None})),
     ("masks.replace", "masks", dict(params={"w": W}, masks={"w": W.T}, others={"w": W})),
+    ("masks.replace", "others", dict(params={"w": W}, masks={"w": W}, others={"w": W[:1]})),
     ("masks.complement_like", "half of w", dict(masks=FULL, on=None)),
     ("masks.complement_like", "half of w", dict(masks=FULL, on={"w": 1})),
 ]

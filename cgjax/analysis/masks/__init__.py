@@ -258,7 +258,7 @@ def replace(params: Tree, masks: Tree, others: Tree, on: Tree | None = None) -> 
     others: a tree like params, of which only the masked leaves are used.
     """
     remaining = trees.switched(invert(trees.matching(masks, params)), on)
-    others = trees.matching(others, params, "others")
+    others = trees.matching(others, params, "others", whole=True)
 
     def put(m, other, w):
         if m is None:

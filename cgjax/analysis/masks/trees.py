@@ -58,8 +58,11 @@ def _is_hole(leaf):
     return leaf is None
 
 
-def matching(masks, params, name="masks"):
-    """The masks, after a check that they are a tree like params and fit the weights."""
+def matching(masks, params, name="masks", whole=False):
+    """The masks, after a check that they are a tree like params and fit the weights.
+
+    whole: leaves have the shapes of the weights; masks of units are not enough.
+    """
     structures = [jax.tree.structure(arrays, is_leaf=_is_hole) for arrays in (masks, params)]
     if structures[0] != structures[1]:
         raise ValueError(f"{name} must be a tree like params, with None for leaves without a mask")
@@ -68,7 +71,10 @@ def matching(masks, params, name="masks"):
         if m is None:
             return None
         m = real(name, m)
-        if m.ndim != jnp.ndim(w) or any(a not in (1, b) for a, b in zip(m.shape, jnp.shape(w))):
+        units = () if whole else (1,)
+        if m.ndim != jnp.ndim(w) or any(
+            a not in (*units, b) for a, b in zip(m.shape, jnp.shape(w))
+        ):
             raise ValueError(f"{name} {m.shape} do not fit weights {jnp.shape(w)} of params")
         return m
 

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 
 from cgjax.analysis import checks
-from cgjax.analysis.arguments import checked, finite
+from cgjax.analysis.arguments import check_axes, checked, finite
 
 KINDS = ("continuous", "periodic", "categorical")
 LEVELS = 64  # different whole numbers up to which a column counts as categories
@@ -155,6 +155,7 @@ def spread_out(given: Space, rows: np.ndarray, most: int) -> np.ndarray:
     Categories that differ are one unit apart.
     """
     checks.integer("most", most, 1)
+    check_axes("rows", rows.shape, "_ D", {"D": (len(given.units), "given.units")})
     if len(rows) <= most:
         return np.arange(len(rows))
     scaled = given.scaled(rows)
