@@ -129,9 +129,39 @@ def pytest_collection_finish(session):
     gc.freeze()  # what is imported stays: no need to look at it again
 
 
+def coarse_layouts():
+    """(module, name, function) of a layout that measures axes once.
+
+    Matplotlib measures all axes, moves them, and then repeats both. Its names are private: with a
+    version that has others the tests are only slower.
+    """
+    try:
+        from matplotlib import _constrained_layout, layout_engine
+
+        layout = layout_engine.do_constrained_layout
+        measure = _constrained_layout.get_pos_and_bbox
+    except (ImportError, AttributeError):
+        return []
+    sizes = {}
+
+    def layout_once(*arguments, **options):
+        sizes.clear()
+        return layout(*arguments, **options)
+
+    def measure_once(ax, renderer):
+        if ax not in sizes:
+            sizes[ax] = measure(ax, renderer)
+        return sizes[ax]
+
+    return [
+        (layout_engine, "do_constrained_layout", layout_once),
+        (_constrained_layout, "get_pos_and_bbox", measure_once),
+    ]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def coarse_figures():
-    """Few pixels, and few layouts of a figure before it is saved: `whole_figures` has all."""
+    """Few pixels, few and coarse layouts before a figure is saved: `whole_figures` has all."""
     from cgjax.plots import style
 
     window_extent, laid_out = style._window_extent, weakref.WeakSet()
@@ -142,10 +172,13 @@ def coarse_figures():
         laid_out.add(ax.get_figure())
         return window_extent(ax)
 
+    coarse = [(style, "_window_extent", extent), *coarse_layouts()]
+    whole = [(module, name, getattr(module, name)) for module, name, _ in coarse]
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(style.STYLE, "figure.dpi", 48)
-        patch.setattr(style, "_window_extent", extent)
-        yield {"dpi": style.DPI, "extent": window_extent}
+        for place in coarse:
+            patch.setattr(*place)
+        yield whole
 
 
 @pytest.fixture
@@ -153,8 +186,9 @@ def whole_figures(coarse_figures, monkeypatch):
     """For tests that look at pixels and places."""
     from cgjax.plots import style
 
-    monkeypatch.setitem(style.STYLE, "figure.dpi", coarse_figures["dpi"])
-    monkeypatch.setattr(style, "_window_extent", coarse_figures["extent"])
+    monkeypatch.setitem(style.STYLE, "figure.dpi", style.DPI)
+    for place in coarse_figures:
+        monkeypatch.setattr(*place)
 
 
 @pytest.fixture(scope="session", autouse=True)

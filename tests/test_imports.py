@@ -31,13 +31,21 @@ SOURCES = sorted(PACKAGE.rglob("*.py"))
 TESTS = sorted(pathlib.Path(__file__).parent.rglob("*.py"))
 
 
+def nodes_in(source: str) -> list:
+    """The nodes that tests ask for; all others are half of a file's nodes."""
+    asked = (ast.Import, ast.ImportFrom, ast.Attribute, ast.Name, ast.arg, ast.FunctionDef)
+    return [
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, (*asked, ast.Constant))
+    ]
+
+
 @functools.cache
 def parsed(path):
-    return ast.parse(path.read_text())
+    return nodes_in(path.read_text())
 
 
-def imports(tree):
-    for node in ast.walk(tree):
+def imports(nodes):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             for alias in node.names:
@@ -91,9 +99,8 @@ def test_families_are_told_apart():
     assert not is_own_family(vectors, "cgjax.experiments.predict.run")
 
 
-def bound_names(tree) -> set[str]:
+def bound_names(nodes) -> set[str]:
     """Names that a file gives another value somewhere: arguments, targets, functions."""
-    nodes = list(ast.walk(tree))
     names = {n.id for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
     names |= {n.arg for n in nodes if isinstance(n, ast.arg)}
     return names | {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
@@ -103,16 +110,17 @@ def test_attributes_of_imported_modules_exist():
     """Tests that seldom run are the first to reach some lines: this one notices a moved name."""
     missing = []
     for path in SOURCES + TESTS:
-        tree = parsed(path)
+        nodes = parsed(path)
         modules = {}
-        for node in tree.body:
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cgjax"):
+        for node in nodes:
+            is_import = isinstance(node, ast.ImportFrom) and not node.col_offset
+            if is_import and (node.module or "").startswith("cgjax"):
                 for alias in node.names:
                     with contextlib.suppress(ImportError):
                         module = importlib.import_module(f"{node.module}.{alias.name}")
                         modules[alias.asname or alias.name] = module
-        modules = {name: modules[name] for name in modules.keys() - bound_names(tree)}
-        for node in ast.walk(tree):
+        modules = {name: modules[name] for name in modules.keys() - bound_names(nodes)}
+        for node in nodes:
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 module = modules.get(node.value.id)
                 if module is not None and not hasattr(module, node.attr):
@@ -120,9 +128,9 @@ def test_attributes_of_imported_modules_exist():
     assert not missing
 
 
-def named_in_strings(tree) -> list[tuple[str, str]]:
+def named_in_strings(nodes) -> list[tuple[str, str]]:
     """(module, name) of each `from cgjax... import name` in the strings of a source."""
-    strings = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    strings = (node.value for node in nodes if isinstance(node, ast.Constant))
     statement = re.compile(r"from (cgjax(?:\.\w+)*) import (\w+(?:, \w+)*)")
     matches = (
         match for text in strings if isinstance(text, str) for match in statement.finditer(text)
@@ -146,9 +154,9 @@ def dotted(node) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def private_names(tree) -> list[str]:
+def private_names(nodes) -> list[str]:
     """Names of private JAX modules that a source imports or reaches through attributes."""
-    used = [*imports(tree), *map(dotted, ast.walk(tree))]
+    used = [*imports(nodes), *map(dotted, nodes)]
     private = re.compile(r"jaxlib\b|jax(\.\w+)*\._(?!_)")  # jax.__version__ is public
     return [name for name in used if private.match(name)]
 
@@ -158,11 +166,11 @@ def private_names(tree) -> list[str]:
     ["import jax._src.core", "from jax._src import core", "from jax import _src", "jax._src.x()"],
 )
 def test_private_names_are_recognised(source):
-    assert private_names(ast.parse(source))
+    assert private_names(nodes_in(source))
 
 
 def test_no_module_uses_private_jax():
     source = "from jax.extend import core\nprint(jax.__version__, jax.tree.map(f, x)._replace())"
-    assert not private_names(ast.parse(source))
+    assert not private_names(nodes_in(source))
     assert len(SOURCES) > 20
     assert not {path.name: names for path in SOURCES if (names := private_names(parsed(path)))}

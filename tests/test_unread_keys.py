@@ -127,6 +127,7 @@ def few_stops(monkeypatch):
     monkeypatch.setattr(scan, "jump_split", some_lines)
     monkeypatch.setattr(dense, "KINDS", {})
     # A run that is only traced writes no files that could be read.
+    monkeypatch.setattr(checkpoint.Checkpoints, "save", lambda *arguments: None)
     monkeypatch.setattr(plane, "kept", nothing_kept)
     monkeypatch.setattr(images, "of_gram", lambda *arguments: {"salience": np.array(0.5)})
 

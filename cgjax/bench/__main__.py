@@ -9,6 +9,7 @@ from cgjax.core.errors import BadInput, command
 FAMILIES = {
     "sprites": ("sprites", "run"),
     "jumps": ("sprites", "run_jumps"),
+    "replay": ("sprites", "run_replay"),
     "gradients": ("sprites", "run_gradients"),
     "support": ("sprites", "run_support"),
     "kernels": ("kernels", "run"),

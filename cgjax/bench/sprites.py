@@ -1,5 +1,5 @@
 """Benchmarks of the sprites study: speed of the train step, of rendering and of the support audit;
-jumps of the training loss; errors of its gradients.
+jumps of the training loss, and one of them step by step; errors of its gradients.
 
 Absolute times are printed too, but only the ratios within one run matter.
 """
@@ -18,6 +18,7 @@ from cgjax import config as configs
 from cgjax.analysis import support as theory
 from cgjax.bench.harness import fastest, ratios, seconds_per_step, table, torch_seconds
 from cgjax.core import parallel, program, tree
+from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.sprites import audits, jumps, models, scenes, sets
 from cgjax.experiments.sprites import run as sprites
@@ -158,6 +159,83 @@ def run_jumps(batch: int = 0, steps: int = 0) -> None:
         entries.append(jumps.entry("pytorch", np.stack(each, axis=1), config))
     columns = ("implementation", "seeds", "with a jump", "95 % interval of their share")
     table("jumps of the training loss", columns, [jumps.count(entry) for entry in entries])
+
+
+# --- replay ---------------------------------------------------------------------------------------
+# The epoch in which the loss rises most, once more, one step at a time: are its gradients right,
+# how large are AdamW's updates, and how far is it from its limit of stability?
+
+
+REPLAY_SEEDS = 2  # 0 and 1: their loss jumps in every recorded implementation
+MEASURED = 4  # steps of the epoch at which sharpness is measured, at most
+
+
+def run_replay(batch: int = 0, steps: int = 0) -> None:
+    """Trains two seeds for 60 epochs, replays the epoch that rises most and prints two tables.
+
+    On a CPU: one seed of a small decoder, six epochs of 256 scenes. steps: epochs, where not 0.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    config = jumps.configure(range(1 if on_cpu else REPLAY_SEEDS))
+    n_epochs, n_scenes, n_iterations = steps or (6 if on_cpu else EPOCHS), 2048, 20
+    if n_epochs < 2:
+        raise BadInput(f"--steps={n_epochs}: epochs are compared with earlier ones: set at least 2")
+    if on_cpu:
+        jumps.shorten(config, 256, batch or 32)
+        config.model.component.update({"hidden": 64, "channels": 8})
+        n_scenes, n_iterations = 64, 10
+    say(f"jax {jax.__version__} · {parallel.describe_devices()} · {n_epochs} epochs")
+    data = sets.make(config)
+    rise = jumps.largest_epoch(config, n_epochs, data)
+    seed, length = config.train.seeds[rise.seed_index], config.optim.lr_every
+    say(f"seed {seed}, epoch {rise.epoch}: mean loss {rise.share:+.1%} from the least before it")
+    replay, sharpness = replayed(config, rise, data, n_scenes, n_iterations)
+    errors = np.abs(replay.loss / replay.exact_loss - 1)
+    say(f"loss of {length} steps: {replay.loss[0]:.3g} to {replay.loss[-1]:.3g}")
+    say(f"largest relative error of the loss against float64: {errors.max():.1e}")
+    columns = ("leaf", "error", "largest", "plain form's", "gradient grows", "update grows")
+    say("growth: the largest norm of the epoch over the median")
+    table("gradients against the plain form in float64", columns, replay_rows(replay))
+    columns = ("step", "largest eigenvalue of P^-1 H", "share of AdamW's limit of stability")
+    table("sharpness", columns, [(f"{i:,}", f"{e:,.0f}", f"{s:.2f}") for i, e, s in sharpness])
+
+
+def replayed(config, rise: jumps.Rise, data, n_scenes: int, n_iterations: int) -> tuple:
+    """(`jumps.Replay` of the epoch, [(step, sharpness, its share of the limit), ...]).
+
+    Sharpness is measured on n_scenes training scenes, by n_iterations from the vector before.
+    """
+    length, rate = config.optim.lr_every, jumps.rate_of(config, rise.epoch)
+    sharpness, measured = jumps.sharpness_fn(config, data, n_scenes, n_iterations), []
+    vector = None
+
+    def look(i, params, second_moment):
+        nonlocal vector
+        if i % max(length // MEASURED, 1):
+            return
+        if vector is None:
+            vector = np.random.default_rng(0).standard_normal(second_moment.shape, np.float32)
+        step = rise.epoch * length + i
+        value, vector = sharpness(params, second_moment, float(step), vector)
+        measured.append((step, value, value * rate / jumps.THRESHOLD))
+
+    replay = jumps.replay(config, rise.state, rise.epoch, rise.seed_index, data, look)
+    return replay, measured
+
+
+def replay_rows(replay: jumps.Replay) -> list[tuple]:
+    """A row for each leaf: errors of its gradient, growth of its gradient and of its update."""
+    return [
+        (
+            leaf,
+            f"{np.median(errors):.1e}",
+            f"{errors.max():.1e}",
+            f"{replay.plain_error[leaf].max():.1e}",
+            *(f"{values.max() / np.median(values):.1f} x"
+              for values in (replay.norm[leaf], replay.update[leaf])),
+        )
+        for leaf, errors in replay.error.items()
+    ]  # fmt: skip
 
 
 # --- gradients ------------------------------------------------------------------------------------

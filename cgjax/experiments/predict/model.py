@@ -63,12 +63,19 @@ class Subject(NamedTuple):
     unknown: Callable | None = None  # data -> share that stays open, if the model has the data's C
 
 
+class Made(NamedTuple):
+    """The data of a program, and its pairs with theirs."""
+
+    data: Any  # of the experiment
+    subjects: tuple[Subject, ...]
+
+
 class Program(NamedTuple):
     """What is trained at once."""
 
-    experiment: program.Experiment
+    experiment: program.Experiment  # its data may be missing: `make` returns them
     settings: Any  # the family's config, with durations in steps
-    subjects: tuple[Subject, ...]
+    make: Callable  # () -> Made; takes seconds, and the size of training is known without it
     join: Callable = lambda params, extra: params  # params and extra of a state -> params of f
     block: str = ""  # of its pairs, if it is not named as the family
 

@@ -100,11 +100,13 @@ def of_program(config, settings, folder: pathlib.Path, name: str) -> list[Pair]:
         return [Pair(**pair) for pair in saved["pairs"]]
     extra_predictors = own_predictors(config.eval.own)
     program = adapters.build(config, settings)
-    starts = programs.SetUp(program.experiment, program.settings).init()
-    state, _ = train.fit(program.experiment, program.settings, folder, name)
+    data, subjects = program.make()
+    experiment = program.experiment._replace(data=data)
+    starts = programs.SetUp(experiment, program.settings).init()
+    state, _ = train.fit(experiment, program.settings, folder, name)
     before, after = (networks(program, each) for each in (starts, state))
     pairs = []
-    for subject in program.subjects:
+    for subject in subjects:
         # Seeds of a pair have the same sets of combinations.
         unknown = subject.unknown(subject.data[0]) if subject.unknown else None
         for seed, row, data in zip(seeds, subject.rows, subject.data):
@@ -146,7 +148,7 @@ def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
     program = adapters.build(part_configs[name], adapters.settings_of(part_configs[name]))
     wanted = replica_names(program.experiment)
     params, extra, steps = checkpoint.read_trained(pathlib.Path(workdir) / name, wanted, step)
-    subject = program.subjects[0]
+    subject = program.make().subjects[0]
     return checkpoint.Loaded(subject.f, program.join(params, extra), program.settings, steps)
 
 

@@ -387,16 +387,23 @@ def _points(config, batch, key, replica):
     return draw(key, config.data.batch, control=replica["control"])
 
 
-def experiment(config) -> program.Experiment:
-    """Points, network and optimiser of a part; its config counts in updates (`in_steps`)."""
-    known = settings(config)
-    replicas = training.replicas(config, known)
-    net = network(config)
-    shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 2)))["params"]
+def points_of(config) -> dict:
+    """The sets of every replica, as `draw_sets` returns them."""
+    replicas = training.replicas(config, settings(config))
     seeds = jnp.asarray(np.asarray(replicas["seed"], np.uint32))
     draw_all = jax.vmap(lambda seed, control: draw_sets(config, set_of(config, seed), control))
-    draw_all = program.jitted(draw_all, config)
-    data = draw_all(seeds, replicas["control"])
+    return program.jitted(draw_all, config)(seeds, replicas["control"])
+
+
+def experiment(config, data=None) -> program.Experiment:
+    """Points, network and optimiser of a part; its config counts in updates (`in_steps`).
+
+    data: as `points_of` returns them, which is called if they are None.
+    """
+    data = points_of(config) if data is None else data
+    replicas = training.replicas(config, settings(config))
+    net = network(config)
+    shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 2)))["params"]
     fixed = config.data.step_unit == "epoch"
     penalised = any(config.reg.penalties)
 

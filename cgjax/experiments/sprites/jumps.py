@@ -174,6 +174,29 @@ B1, B2, EPS = 0.9, 0.999, 1e-8  # of the published AdamW
 THRESHOLD = (2 + 2 * B1) / (1 - B1)
 
 
+class Rise(NamedTuple):
+    """The epoch whose mean loss rises most above the least before it, of all seeds."""
+
+    epoch: int
+    seed_index: int
+    share: float  # relative rise; negative if the loss always falls
+    state: program.State  # of all replicas before the epoch, on the host
+
+
+def largest_epoch(config, n_epochs: int, data) -> Rise:
+    """Trains all seeds for n_epochs (two or more) with the loop's own program."""
+    least, largest = np.inf, None
+    trained = epochs(config, IMPLEMENTATIONS["kernels"], n_epochs, data, keep=True)
+    for epoch, (before, losses) in enumerate(trained):
+        means = losses.mean(axis=0)
+        rises = np.nan_to_num(means / least - 1, nan=-1.0)
+        place = int(np.argmax(rises))
+        if epoch and (largest is None or rises[place] > largest.share):
+            largest = Rise(epoch, place, float(rises[place]), before)
+        least = np.fmin(least, means)
+    return largest
+
+
 class Replay(NamedTuple):
     """One value per step; dictionaries hold an array [steps] per leaf of a slot's parameters."""
 

@@ -13,6 +13,7 @@ from cgjax.data import sources
 from cgjax.experiments.predict import adapters, run
 from cgjax.experiments.predict.adapters import bumps, kernels, resistance, sprites
 from cgjax.experiments.predict.rules import held_out
+from cgjax.main import main
 
 # A row of each family at its own smoke size.
 SMALL = {
@@ -51,9 +52,10 @@ def test_a_program_has_what_predictors_ask_for(family):
     first = {name: values[0] for name, values in replicas.items()}
     params, extra = jax.eval_shape(program.experiment.init, jax.random.key(0), first)
     params = program.join(params, extra)
-    rows = [row for subject in program.subjects for row in subject.rows]
+    subjects = program.make().subjects
+    rows = [row for subject in subjects for row in subject.rows]
     assert sorted(rows) == list(range(len(replicas["seed"])))  # every replica is one pair's seed
-    for subject in program.subjects:
+    for subject in subjects:
         assert [replicas["seed"][row] for row in subject.rows] == [0, 1]
         assert len(subject.data) == 2 and not {"/", " "} & set(subject.task + subject.model)
         data = subject.data[0]
@@ -95,7 +97,7 @@ def test_the_list_of_pairs_is_that_of_the_full_size(row):
             continue
         program = adapters.build(part, settings)
         block = program.block or settings.family
-        names += [f"{block}/{subject.task}/{subject.model}" for subject in program.subjects]
+        names += [f"{block}/{subject.task}/{subject.model}" for subject in program.make().subjects]
     listed = run.NAMES.read_text().split()
     blocks = {name.partition("/")[0] for name in names}
     assert sorted(names) == [name for name in listed if name.partition("/")[0] in blocks]
@@ -194,3 +196,24 @@ def test_rows_without_pairs_are_refused(row, changes, words):
     part = config(row, changes)
     with pytest.raises(BadInput, match=words):
         adapters.build(part, adapters.settings_of(part))
+
+
+@pytest.mark.usefixtures("one_device")
+def test_a_dry_run_makes_no_data(monkeypatch, capsys):
+    """Sizes of training are known without data, which take a minute to draw for all programs."""
+
+    def refuse(*arguments, **options):
+        pytest.fail("data are made")
+
+    monkeypatch.setattr(sprites.scenes, "render", refuse)
+    monkeypatch.setattr(resistance.plane, "draw_sets", refuse)
+    for adapter in (sprites, kernels, resistance):
+        monkeypatch.setattr(adapter, "Data", refuse)
+    assert main(["--config=predict", "--dry_run"]) == 0
+    said = capsys.readouterr().out
+    for line in (
+        "sprites_compositional: 108,928 parameters x 24 replicas, 1,500 steps, state 31.4 MB",
+        "kernels_context: 3,201 parameters x 18 replicas, 4,000 steps, state 0.5 MB",
+        "plane_plain: 186 parameters x 18 replicas, 5,000 steps, state 0.0 MB",
+    ):
+        assert f"\n{line}\n" in said

@@ -10,6 +10,7 @@ from torch_nets import like
 
 from cgjax import report
 from cgjax.bench import sprites
+from cgjax.bench.__main__ import main
 from cgjax.core.workdir import read_json
 from cgjax.experiments.sprites import jumps, models, sets
 from cgjax.experiments.sprites.models import first_doubling, largest_rise, recorded_curve
@@ -77,6 +78,53 @@ def test_all_forms_begin_the_same_training(tiny):
     ]
     assert losses[0].shape == (9, 2)
     np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def test_the_epoch_that_rises_most_is_found(monkeypatch):
+    """Above the least before it, not above the epoch before it; of all seeds; NaN is no rise."""
+    means = np.array([[4.0, 4.0], [2.0, 3.0], [3.0, 3.1], [3.4, np.nan], [1.0, np.nan]])
+    seen = []
+
+    def trained(config, how, n, data, keep):
+        assert how == jumps.IMPLEMENTATIONS["kernels"] and keep
+        for epoch in range(n):
+            seen.append(epoch)
+            yield f"before epoch {epoch}", means[epoch] + np.array([[-0.5], [0.5]])
+
+    monkeypatch.setattr(jumps, "epochs", trained)
+    rise = jumps.largest_epoch(None, 5, None)
+    assert rise == (3, 0, pytest.approx(0.7), "before epoch 3") and seen == list(range(5))
+    assert jumps.largest_epoch(None, 2, None)[:3] == (1, 1, pytest.approx(-0.25))
+
+
+@pytest.mark.slow
+def test_the_benchmark_replays_an_epoch(tiny, monkeypatch, capsys):
+    """Its tables at a tiny size: errors and growth of every leaf, sharpness along the epoch."""
+    config, data = tiny
+    rise = jumps.largest_epoch(config, 3, data)
+    replay, sharpness = sprites.replayed(config, rise, data, n_scenes=16, n_iterations=3)
+    length = config.optim.lr_every
+    assert [step for step, *_ in sharpness] == [rise.epoch * length + i for i in range(length)]
+    rate = jumps.rate_of(config, rise.epoch)
+    for _, value, share in sharpness:
+        assert value > 0 and share == pytest.approx(value * rate / 38)
+    rows = sprites.replay_rows(replay)
+    assert len(rows) == 32 and rows[0][0] == "back/conv_0/bias"
+    assert max(float(row[2]) for row in rows) < 1e-4
+    assert all(float(cell.removesuffix(" x")) >= 1 for row in rows for cell in row[4:])
+    with monkeypatch.context() as patch:
+        patch.setattr(jumps, "configure", lambda _: config.copy_and_resolve_references())
+        patch.setattr(jumps, "shorten", lambda config, n, batch: None)
+        patch.setattr(jumps, "largest_epoch", lambda *_: rise)
+        patch.setattr(sprites, "replayed", lambda *_: (replay, sharpness))
+        assert main(["replay", "--steps=3"]) == 0
+    said = capsys.readouterr().out
+    assert f"epoch {rise.epoch}: mean loss" in said and "front/dense_3/kernel" in said
+
+
+def test_one_epoch_cannot_be_compared(capsys):
+    assert main(["replay", "--steps=1"]) == 2
+    assert "set at least 2" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.experiments.bumps import models, sets, training
-from cgjax.experiments.predict.model import Data, Parts, Program, Subject, left_open, r2, some
+from cgjax.experiments.predict.model import Data, Made, Parts, Program, Subject, left_open, r2, some
 
 LOOKED_UP = "fields are looked up by a value's number: the output has no derivative by the code"
 
@@ -13,45 +13,50 @@ def program(config, settings) -> Program:
     """One decoder, every region, with and without stripes and penalties."""
     shown = sets.make(settings)
     cells, model = training.cells(settings, shown.axes), training.network(settings)
-    codes = jnp.asarray(shown.codes)
-    images = jnp.asarray(shown.images).reshape(len(codes), -1)
-    words, n = training.set_words(shown.axes), settings.data.n
+    experiment = training.experiment(settings, shown)
 
-    def f(params, codes):
-        return model.apply({"params": params}, codes)[0].reshape(len(codes), -1)
+    def make():
+        codes = jnp.asarray(shown.codes)
+        images = jnp.asarray(shown.images).reshape(len(codes), -1)
+        words, n = training.set_words(shown.axes), settings.data.n
 
-    def layer(params, codes):
-        """The last layer before the image; for models with fields, the fields."""
-        return model.apply({"params": params}, codes)[1][-2].reshape(len(codes), -1)
+        def f(params, codes):
+            return model.apply({"params": params}, codes)[0].reshape(len(codes), -1)
 
-    parts = Parts(
-        np.repeat([0, 1], codes.shape[1] // 2),
-        np.repeat([0, 1], n),
-        lambda outputs: profiles(outputs, n),
-    )
-    penalties = training.penalties(settings)
-    replicas = np.arange(len(settings.train.seeds) * len(cells)).reshape(-1, len(cells))
-    subjects = []
-    for i, cell in enumerate(cells):
-        seed_sets = [shown.of(seed, cell.combination) for seed in settings.train.seeds]
-        weights = [f"{name}_{w:g}" for name, w in penalties[cell.penalty].items() if w]
-        subjects.append(
-            Subject(
-                task=words[cell.combination]
-                .removesuffix(", share 1")
-                .replace(", ", "_")
-                .replace(" ", "_"),
-                model="_".join([name_of(settings), *weights]),
-                rows=tuple(replicas[:, i].tolist()),
-                f=f,
-                layer=layer,
-                data=tuple(_data(config, shown, each, codes, images) for each in seed_sets),
-                score=r2,
-                parts=LOOKED_UP if settings.model.name in models.WITH_FIELDS else parts,
-                unknown=composition_of(settings, seed_sets[0], shown),
-            )
+        def layer(params, codes):
+            """The last layer before the image; for models with fields, the fields."""
+            return model.apply({"params": params}, codes)[1][-2].reshape(len(codes), -1)
+
+        parts = Parts(
+            np.repeat([0, 1], codes.shape[1] // 2),
+            np.repeat([0, 1], n),
+            lambda outputs: profiles(outputs, n),
         )
-    return Program(training.experiment(settings, shown), settings, tuple(subjects))
+        penalties = training.penalties(settings)
+        replicas = np.arange(len(settings.train.seeds) * len(cells)).reshape(-1, len(cells))
+        subjects = []
+        for i, cell in enumerate(cells):
+            seed_sets = [shown.of(seed, cell.combination) for seed in settings.train.seeds]
+            weights = [f"{name}_{w:g}" for name, w in penalties[cell.penalty].items() if w]
+            subjects.append(
+                Subject(
+                    task=words[cell.combination]
+                    .removesuffix(", share 1")
+                    .replace(", ", "_")
+                    .replace(" ", "_"),
+                    model="_".join([name_of(settings), *weights]),
+                    rows=tuple(replicas[:, i].tolist()),
+                    f=f,
+                    layer=layer,
+                    data=tuple(_data(config, shown, each, codes, images) for each in seed_sets),
+                    score=r2,
+                    parts=LOOKED_UP if settings.model.name in models.WITH_FIELDS else parts,
+                    unknown=composition_of(settings, seed_sets[0], shown),
+                )
+            )
+        return Made(experiment.data, tuple(subjects))
+
+    return Program(experiment, settings, make)
 
 
 def name_of(settings) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 from cgjax.core.errors import BadInput
 from cgjax.experiments.kernels import dense, inputs, tasks
 from cgjax.experiments.kernels import images as study
-from cgjax.experiments.predict.model import Data, Parts, Program, Subject, r2, some
+from cgjax.experiments.predict.model import Data, Made, Parts, Program, Subject, r2, some
 
 ALL_NEEDED = "every component is needed for the single output: none is redundant"
 
@@ -14,7 +14,7 @@ ALL_NEEDED = "every component is needed for the single output: none is redundant
 def program(config, settings) -> Program:
     """Every training set with every initial scale; combinations off the training set are unseen."""
     members, model = dense.members(settings), dense.network(settings)
-    axes = dense.grid(settings)
+    axes, experiment = dense.grid(settings), dense.experiment(settings, members)
 
     def f(params, x):
         return model.apply({"params": params}, x)[:, None]
@@ -22,36 +22,39 @@ def program(config, settings) -> Program:
     def layer(params, x):
         return dense.features(model, params, x)
 
-    replicas = np.arange(np.prod(axes.shape)).reshape(axes.shape)
-    subjects = []
-    for i, task in enumerate(members):
-        encoded = jnp.asarray(inputs.one_hot(task.x, task.sizes))
-        y = jnp.asarray(task.y, jnp.float32)[:, None]
-        known, unseen = (np.flatnonzero(which) for which in (task.is_train, ~task.is_train))
-        asked = task.x[unseen]
-        known = known[some(len(known), config.eval.n_train)]
-        unseen = unseen[some(len(unseen), config.eval.n_new)]
-        x, targets = encoded[known], y[known]
-        data = Data(x, targets, task.x[known], x, targets, asked, encoded[unseen], y[unseen])
-        components = np.repeat(np.arange(len(task.sizes)), task.sizes)
-        parts = needed(task, known, components)
-        for j, scale in enumerate(settings.model.scales):
-            subjects.append(
-                Subject(
-                    task=task.name,
-                    model=f"depth_{settings.model.depth}_scale_{scale:g}",
-                    rows=tuple(replicas[:, i, j].tolist()),
-                    f=f,
-                    layer=layer,
-                    data=(data,) * len(settings.train.seeds),
-                    score=r2,
-                    parts=parts,
+    def make():
+        replicas = np.arange(np.prod(axes.shape)).reshape(axes.shape)
+        subjects = []
+        for i, task in enumerate(members):
+            encoded = jnp.asarray(inputs.one_hot(task.x, task.sizes))
+            y = jnp.asarray(task.y, jnp.float32)[:, None]
+            known, unseen = (np.flatnonzero(which) for which in (task.is_train, ~task.is_train))
+            asked = task.x[unseen]
+            known = known[some(len(known), config.eval.n_train)]
+            unseen = unseen[some(len(unseen), config.eval.n_new)]
+            x, targets = encoded[known], y[known]
+            data = Data(x, targets, task.x[known], x, targets, asked, encoded[unseen], y[unseen])
+            components = np.repeat(np.arange(len(task.sizes)), task.sizes)
+            parts = needed(task, known, components)
+            for j, scale in enumerate(settings.model.scales):
+                subjects.append(
+                    Subject(
+                        task=task.name,
+                        model=f"depth_{settings.model.depth}_scale_{scale:g}",
+                        rows=tuple(replicas[:, i, j].tolist()),
+                        f=f,
+                        layer=layer,
+                        data=(data,) * len(settings.train.seeds),
+                        score=r2,
+                        parts=parts,
+                    )
                 )
-            )
+        return Made(experiment.data, tuple(subjects))
+
     return Program(
-        dense.experiment(settings, members),
+        experiment,
         settings,
-        tuple(subjects),
+        make,
         lambda params, extra: {**extra, **params},
     )
 
@@ -82,11 +85,8 @@ def images_program(config, settings) -> Program:
         raise BadInput("a pair of images has one data.tasks and one data.distances")
     (task_name,), (distance,) = settings.data.tasks, settings.data.distances
     images = study.load_images(settings, task_name, distance)
-    in_steps, net, task = (
-        study.in_steps(settings, images),
-        study.network(settings),
-        images.task,
-    )
+    in_steps, net, task = study.in_steps(settings, images), study.network(settings), images.task
+    experiment = study.build(in_steps, images)
 
     def f(variables, x):
         return net.apply(variables, x)[:, None]
@@ -95,39 +95,46 @@ def images_program(config, settings) -> Program:
         """The last layer before the output."""
         return net.apply(variables, x, tap=-2)
 
-    # All seeds have the same combinations in the same order.
-    rows = images.sets[0].val_1.combination
-    known, unseen = (np.flatnonzero(task.is_train[rows] == trained) for trained in (True, False))
-    known = known[some(len(known), config.eval.n_train)]
-    unseen = unseen[some(len(unseen), config.eval.n_new)]
-    y = jnp.asarray(task.y, jnp.float32)[rows, None]
-    pixels, asked = jnp.asarray(images.pixels), task.x[~task.is_train]
-    data = []
-    for sets in images.sets:
-        x, x_new = (
-            study.show(images, pixels, sets.val_1.images[chosen]) for chosen in (known, unseen)
+    def make():
+        # All seeds have the same combinations in the same order.
+        rows = images.sets[0].val_1.combination
+        known, unseen = (
+            np.flatnonzero(task.is_train[rows] == trained) for trained in (True, False)
         )
-        data.append(Data(x, y[known], task.x[rows[known]], x, y[known], asked, x_new, y[unseen]))
-    n_components = len(task.sizes)
-    components = np.repeat(np.arange(n_components), x.shape[-1] // n_components)
-    parts = needed(task, rows[known], components)
-    if not isinstance(parts, str):
-        labels = np.broadcast_to(parts.inputs[:, None, None], x.shape)
-        parts = parts._replace(inputs=labels)
-    subject = Subject(
-        task=f"{task.name}_distance_{distance}",
-        model=settings.model.net,
-        rows=tuple(range(len(settings.train.seeds))),
-        f=f,
-        layer=layer,
-        data=tuple(data),
-        score=r2,
-        parts=parts,
-    )
+        known = known[some(len(known), config.eval.n_train)]
+        unseen = unseen[some(len(unseen), config.eval.n_new)]
+        y = jnp.asarray(task.y, jnp.float32)[rows, None]
+        pixels, asked = jnp.asarray(images.pixels), task.x[~task.is_train]
+        data = []
+        for sets in images.sets:
+            x, x_new = (
+                study.show(images, pixels, sets.val_1.images[chosen]) for chosen in (known, unseen)
+            )
+            data.append(
+                Data(x, y[known], task.x[rows[known]], x, y[known], asked, x_new, y[unseen])
+            )
+        n_components = len(task.sizes)
+        components = np.repeat(np.arange(n_components), x.shape[-1] // n_components)
+        parts = needed(task, rows[known], components)
+        if not isinstance(parts, str):
+            labels = np.broadcast_to(parts.inputs[:, None, None], x.shape)
+            parts = parts._replace(inputs=labels)
+        subject = Subject(
+            task=f"{task.name}_distance_{distance}",
+            model=settings.model.net,
+            rows=tuple(range(len(settings.train.seeds))),
+            f=f,
+            layer=layer,
+            data=tuple(data),
+            score=r2,
+            parts=parts,
+        )
+        return Made(experiment.data, (subject,))
+
     return Program(
-        study.build(in_steps, images),
+        experiment,
         in_steps,
-        (subject,),
+        make,
         lambda params, extra: {"params": params, **extra},
         block="images",
     )

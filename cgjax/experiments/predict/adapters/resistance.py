@@ -14,6 +14,7 @@ from cgjax.core.errors import BadInput
 from cgjax.core.replicas import Grid
 from cgjax.experiments.predict.model import (
     Data,
+    Made,
     Parts,
     Program,
     Subject,
@@ -30,33 +31,37 @@ BINS = 8  # values of each coordinate, for predictors that need values
 
 def program(config, settings) -> Program:
     """Every start and penalty on setting A; the square that training never shows is unseen."""
-    experiment, members = plane.experiment(settings), plane.settings(settings)
-    data = jax.tree.map(np.asarray, experiment.data)
-    cases = []
-    for s in range(len(settings.train.seeds)):
-        points, new = (tree.take(data[name], s * len(members)) for name in ("train", "test"))
-        chosen = some(len(points.x), config.eval.n_train)
-        x, y = points.x[chosen], targets(settings, points.y[chosen])
-        # A point on the edge of the held-out square belongs to a bin that is asked.
-        factors, asked = bins(x), np.argwhere(np.ones((BINS // 2, BINS // 2))) + BINS // 2
-        inside = ~(factors >= BINS // 2).all(axis=1)
-        x_new, y_new = new.x[: config.eval.n_new], targets(settings, new.y[: config.eval.n_new])
-        cases.append(Data(x, y, factors[inside], x[inside], y[inside], asked, x_new, y_new))
+    members, size = plane.settings(settings), f"{_kind(settings.model)}_{settings.model.width}"
 
-    def layer(params, x):
-        return hidden(settings, params, x)
+    def make():
+        points_drawn = plane.points_of(settings)
+        data = jax.tree.map(np.asarray, points_drawn)
+        cases = []
+        for s in range(len(settings.train.seeds)):
+            points, new = (tree.take(data[name], s * len(members)) for name in ("train", "test"))
+            chosen = some(len(points.x), config.eval.n_train)
+            x, y = points.x[chosen], targets(settings, points.y[chosen])
+            # A point on the edge of the held-out square belongs to a bin that is asked.
+            factors, asked = bins(x), np.argwhere(np.ones((BINS // 2, BINS // 2))) + BINS // 2
+            inside = ~(factors >= BINS // 2).all(axis=1)
+            x_new, y_new = new.x[: config.eval.n_new], targets(settings, new.y[: config.eval.n_new])
+            cases.append(Data(x, y, factors[inside], x[inside], y[inside], asked, x_new, y_new))
 
-    size = f"{_kind(settings.model)}_{settings.model.width}"
-    pairs_of_members = [
-        (
-            f"plane_{settings.data.n_points}",
-            "_".join([size, *member.name.replace(",", "").split()]),
-            tuple(cases),
-        )
-        for member in members
-    ]
-    subjects = _subjects(settings, plane, pairs_of_members, layer, 2)
-    return Program(experiment, plane.in_steps(settings), subjects)
+        def layer(params, x):
+            return hidden(settings, params, x)
+
+        pairs_of_members = [
+            (
+                f"plane_{settings.data.n_points}",
+                "_".join([size, *member.name.replace(",", "").split()]),
+                tuple(cases),
+            )
+            for member in members
+        ]
+        subjects = _subjects(settings, plane, pairs_of_members, layer, 2)
+        return Made(points_drawn, subjects)
+
+    return Program(plane.experiment(settings, data={}), plane.in_steps(settings), make)
 
 
 def _subjects(settings, module, pairs_of_members, layer, n_classes: int) -> tuple[Subject, ...]:
@@ -107,21 +112,24 @@ def digits_program(config, settings) -> Program:
         raise BadInput("a pair of digits holds labels out: set data.widths below 10, data.rhos=1")
     model, members, seeds = settings.model, pairs.settings(settings), settings.train.seeds
     net, experiment = pairs.network(settings), pairs.experiment(settings)
-    images = jax.tree.map(jnp.asarray, experiment.data["train"])
 
     def layer(params, x):
         return nn.relu(captured(net, "dense_0", {"params": params}, x))
 
-    pairs_of_members = []
-    for member in members:
-        # The first label of a member is its width, if there are several.
-        labels = member.name.split(", ")[len(settings.data.widths) > 1 :]
-        width = int(member.numbers["width"])
-        name = "_".join([model.arch, _kind(model), *" ".join(labels).split()])
-        data = tuple(_digits_data(config, settings, images, width, seed) for seed in seeds)
-        pairs_of_members.append((f"width_{width}", name, data))
-    subjects = _subjects(settings, pairs, pairs_of_members, layer, C)
-    return Program(experiment, pairs.in_steps(settings), subjects, block="digits")
+    def make():
+        images = jax.tree.map(jnp.asarray, experiment.data["train"])
+        pairs_of_members = []
+        for member in members:
+            # The first label of a member is its width, if there are several.
+            labels = member.name.split(", ")[len(settings.data.widths) > 1 :]
+            width = int(member.numbers["width"])
+            name = "_".join([model.arch, _kind(model), *" ".join(labels).split()])
+            data = tuple(_digits_data(config, settings, images, width, seed) for seed in seeds)
+            pairs_of_members.append((f"width_{width}", name, data))
+        subjects = _subjects(settings, pairs, pairs_of_members, layer, C)
+        return Made(experiment.data, subjects)
+
+    return Program(experiment, pairs.in_steps(settings), make, block="digits")
 
 
 def _digits_data(config, settings, images: pairs.Digits, width: int, seed: int) -> Data:
@@ -216,31 +224,35 @@ def scan_program(config, settings) -> Program:
         headline=None,
         identity=axes.identity,
     )
-    replicas = np.arange(len(seeds) * len(KNOWN)).reshape(len(seeds), -1)
-    is_clause = places[:, 0] == 0
-    subjects = []
-    for i, (n, mask) in enumerate(zip(KNOWN, masks)):
-        known, unseen = np.flatnonzero(mask), np.flatnonzero(~mask)
-        data = Data(
-            *shown(known[some(len(known), config.eval.n_train)]),
-            places[mask & is_clause, 1:],
-            *shown(np.flatnonzero(mask & is_clause)),
-            places[~mask & is_clause, 1:],
-            *shown(unseen[some(len(unseen), config.eval.n_new)]),
-        )
-        subjects.append(
-            Subject(
-                task=f"jump_in_{n}_clauses",
-                model=f"lstm_{settings.model.encoder}",
-                rows=tuple(replicas[:, i].tolist()),
-                f=f,
-                layer=layer,
-                data=(data,) * len(seeds),
-                score=lines_right,
-                parts=WORDS,
+
+    def make():
+        replicas = np.arange(len(seeds) * len(KNOWN)).reshape(len(seeds), -1)
+        is_clause = places[:, 0] == 0
+        subjects = []
+        for i, (n, mask) in enumerate(zip(KNOWN, masks)):
+            known, unseen = np.flatnonzero(mask), np.flatnonzero(~mask)
+            data = Data(
+                *shown(known[some(len(known), config.eval.n_train)]),
+                places[mask & is_clause, 1:],
+                *shown(np.flatnonzero(mask & is_clause)),
+                places[~mask & is_clause, 1:],
+                *shown(unseen[some(len(unseen), config.eval.n_new)]),
             )
-        )
-    return Program(experiment, settings, tuple(subjects), block="scan")
+            subjects.append(
+                Subject(
+                    task=f"jump_in_{n}_clauses",
+                    model=f"lstm_{settings.model.encoder}",
+                    rows=tuple(replicas[:, i].tolist()),
+                    f=f,
+                    layer=layer,
+                    data=(data,) * len(seeds),
+                    score=lines_right,
+                    parts=WORDS,
+                )
+            )
+        return Made(experiment.data, tuple(subjects))
+
+    return Program(experiment, settings, make, block="scan")
 
 
 def before(lines: scan.Lines):

@@ -12,7 +12,7 @@ import numpy as np
 from cgjax.core import optim
 from cgjax.core.contract import Experiment
 from cgjax.core.replicas import Grid
-from cgjax.experiments.predict.model import Data, Program, Subject, captured, left_open, r2
+from cgjax.experiments.predict.model import Data, Made, Program, Subject, captured, left_open, r2
 from cgjax.experiments.sprites import models, scenes
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 from cgjax.nets.mlp import MLP
@@ -44,15 +44,7 @@ def program(config, settings) -> Program:
     known, seeds = supports(), settings.train.seeds
     axes = Grid(seed=seeds, support=range(len(known)))
     factors = np.argwhere(np.ones((VALUES, VALUES)))
-    raw = np.random.default_rng(settings.data.seed).random((2, VALUES, 5), np.float32)
-    raw[..., 3] = 0.5 + raw[..., 3] / 2  # larger sprites: images are small
-    latents = scenes.scale_latents(raw)
-    drawn = scenes.render(latents.reshape(-1, 5), size).reshape(2, VALUES, size, size, 3)
-    slots = [drawn[k][factors[:, k]] for k in (0, 1)]
-    images = COMPOSITIONS[settings.data.composition](slots)
-    z = jnp.concatenate([latents[k][factors[:, k]] for k in (0, 1)], axis=1)
     init, f, layer = networks(settings, kind, size)
-    masks = jnp.asarray(np.stack([mask.ravel() for mask in known.values()]), jnp.float32)
 
     def loss(params, extra, batch, key, step, replica):
         errors = jnp.mean((f(params, batch["z"]) - batch["images"]) ** 2, axis=(1, 2, 3))
@@ -63,7 +55,7 @@ def program(config, settings) -> Program:
         return {"loss": loss(params, extra, data, key, 0, replica)[0]}, {}
 
     experiment = Experiment(
-        data={"z": z, "images": images, "masks": masks},
+        data={},
         replicas=axes.replicas() | {"stream": axes.streams()},
         init=lambda key, replica: (init(key), {}),
         plan=None,
@@ -74,32 +66,45 @@ def program(config, settings) -> Program:
         headline=None,
         identity=axes.identity,
     )
-    replicas = np.arange(len(seeds) * len(known)).reshape(len(seeds), -1)
-    model = kind if settings.model.get("composition") in (None, *COMPOSITIONS) else "learned"
-    unknown = None
-    if model == "compositional":
-        unknown = left_open(COMPOSITIONS[settings.model.composition], list(drawn))
-    subjects = []
-    for i, (name, mask) in enumerate(known.items()):
-        is_known = mask.ravel()
-        x, y = z[is_known], images[is_known]
-        data = Data(
-            x, y, factors[is_known], x, y, factors[~is_known], z[~is_known], images[~is_known]
-        )
-        subjects.append(
-            Subject(
-                task=name,
-                model=model,
-                rows=tuple(replicas[:, i].tolist()),
-                f=f,
-                layer=layer,
-                data=(data,) * len(seeds),
-                score=r2,
-                parts=NO_PARTS,
-                unknown=unknown,
+
+    def make():
+        raw = np.random.default_rng(settings.data.seed).random((2, VALUES, 5), np.float32)
+        raw[..., 3] = 0.5 + raw[..., 3] / 2  # larger sprites: images are small
+        latents = scenes.scale_latents(raw)
+        drawn = scenes.render(latents.reshape(-1, 5), size).reshape(2, VALUES, size, size, 3)
+        slots = [drawn[k][factors[:, k]] for k in (0, 1)]
+        images = COMPOSITIONS[settings.data.composition](slots)
+        z = jnp.concatenate([latents[k][factors[:, k]] for k in (0, 1)], axis=1)
+        masks = jnp.asarray(np.stack([mask.ravel() for mask in known.values()]), jnp.float32)
+        replicas = np.arange(len(seeds) * len(known)).reshape(len(seeds), -1)
+        model = kind if settings.model.get("composition") in (None, *COMPOSITIONS) else "learned"
+        unknown = None
+        if model == "compositional":
+            unknown = left_open(COMPOSITIONS[settings.model.composition], list(drawn))
+        subjects = []
+        for i, (name, mask) in enumerate(known.items()):
+            is_known = mask.ravel()
+            x, y = z[is_known], images[is_known]
+            data = Data(
+                x, y, factors[is_known], x, y, factors[~is_known], z[~is_known], images[~is_known]
             )
-        )
-    return Program(experiment, settings, tuple(subjects))
+            subjects.append(
+                Subject(
+                    task=name,
+                    model=model,
+                    rows=tuple(replicas[:, i].tolist()),
+                    f=f,
+                    layer=layer,
+                    data=(data,) * len(seeds),
+                    score=r2,
+                    parts=NO_PARTS,
+                    unknown=unknown,
+                )
+            )
+        data = {"z": z, "images": images, "masks": masks}
+        return Made(data, tuple(subjects))
+
+    return Program(experiment, settings, make)
 
 
 def networks(settings, kind: str, size: int):

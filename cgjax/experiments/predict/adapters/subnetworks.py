@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.predict.model import Data, Program, Subject, accuracy, signs, some
+from cgjax.experiments.predict.model import Data, Made, Program, Subject, accuracy, signs, some
 from cgjax.experiments.subnetworks import bases, language, odd_one_out, stages, tasks
 from cgjax.experiments.subnetworks.language import tasks as language_tasks
 
@@ -19,11 +19,21 @@ def program(config, settings) -> Program:
     Scores are of problems of four sentences. Predictors see sentences of a noun and a verb, whose
     output is their embedding: a sentence has no target of its own.
     """
-    how = settings.data.held_out
-    if how == "nothing":
+    if settings.data.held_out == "nothing":
         raise BadInput("a pair of this family holds something out: set data.held_out=combinations")
     task = stages.task_of(settings)
-    sets = task.sets.rows
+    experiment = bases.experiment(settings, task)
+    return Program(
+        experiment,
+        bases.in_steps(settings, task),
+        lambda: Made(experiment.data, (subject_of(config, settings, task),)),
+        block="language" if settings.model.start == "pretrained" else "",
+    )
+
+
+def subject_of(config, settings, task: tasks.Task) -> Subject:
+    """The pair of the program."""
+    how, sets = settings.data.held_out, task.sets.rows
     seen, new = sets["train"]["compositional"], sets["test"]["held_out"]
     seen, new = seen[some(len(seen), config.eval.n_train)], new[some(len(new), config.eval.n_new)]
 
@@ -57,7 +67,7 @@ def program(config, settings) -> Program:
         return odd_one_out.logits(task.embed(params, flat))
 
     is_pretrained = settings.model.start == "pretrained"
-    subject = Subject(
+    return Subject(
         task=f"{settings.data.rule}_{settings.data.number}_{how}",
         model="minilm" if is_pretrained else f"bert_{settings.model.hidden}",
         rows=tuple(range(len(settings.train.seeds))),
@@ -67,12 +77,6 @@ def program(config, settings) -> Program:
         score=accuracy,
         chance=1 / odd_one_out.N,
         parts=WORDS,
-    )
-    return Program(
-        bases.experiment(settings, task),
-        bases.in_steps(settings, task),
-        (subject,),
-        block="language" if is_pretrained else "",
     )
 
 
