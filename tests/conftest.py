@@ -130,32 +130,48 @@ def pytest_collection_finish(session):
 
 
 def coarse_layouts():
-    """(module, name, function) of a layout that measures axes once.
+    """(place, name, function) of a layout that measures axes and their ticks once.
 
-    Matplotlib measures all axes, moves them, and then repeats both. Its names are private: with a
-    version that has others the tests are only slower.
+    Matplotlib measures all axes, moves them, and then repeats both. Each time it finds the ticks of
+    an axis again for its label, for the title and for axes that share it. The names are private:
+    with a version that has others the tests are only slower.
     """
     try:
         from matplotlib import _constrained_layout, layout_engine
+        from matplotlib.axis import Axis
 
+        measures = [
+            (_constrained_layout, "get_pos_and_bbox"),
+            (Axis, "_update_ticks"),
+            (Axis, "_get_ticklabel_bboxes"),
+        ]
+        originals = [(*place, getattr(*place)) for place in measures]
         layout = layout_engine.do_constrained_layout
-        measure = _constrained_layout.get_pos_and_bbox
     except (ImportError, AttributeError):
         return []
-    sizes = {}
+    known = None  # (name, axes or axis): measure, during a layout
 
     def layout_once(*arguments, **options):
-        sizes.clear()
-        return layout(*arguments, **options)
+        nonlocal known
+        known = {}
+        try:
+            return layout(*arguments, **options)
+        finally:
+            known = None
 
-    def measure_once(ax, renderer):
-        if ax not in sizes:
-            sizes[ax] = measure(ax, renderer)
-        return sizes[ax]
+    def once(name, measure):
+        def measured(which, *rest):
+            if known is None:
+                return measure(which, *rest)
+            if (name, which) not in known:
+                known[name, which] = measure(which, *rest)
+            return known[name, which]
+
+        return measured
 
     return [
         (layout_engine, "do_constrained_layout", layout_once),
-        (_constrained_layout, "get_pos_and_bbox", measure_once),
+        *((place, name, once(name, measure)) for place, name, measure in originals),
     ]
 
 
