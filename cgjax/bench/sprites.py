@@ -173,7 +173,7 @@ MEASURED = 4  # steps of the epoch at which sharpness is measured, at most
 def run_replay(batch: int = 0, steps: int = 0) -> None:
     """Trains two seeds for 60 epochs, replays the epoch that rises most and prints two tables.
 
-    On a CPU: one seed of a small decoder, six epochs of 256 scenes. steps: epochs, where not 0.
+    On a CPU: one seed of a small decoder, six epochs of 128 scenes. steps: epochs, where not 0.
     """
     on_cpu = jax.default_backend() == "cpu"
     config = jumps.configure(range(1 if on_cpu else REPLAY_SEEDS))
@@ -182,9 +182,9 @@ def run_replay(batch: int = 0, steps: int = 0) -> None:
     if n_epochs < 2:
         raise BadInput(f"--steps={n_epochs}: epochs are compared with earlier ones: set at least 2")
     if on_cpu:
-        jumps.shorten(config, 256, batch or 32)
-        config.model.component.update({"hidden": 64, "channels": 8})
-        n_scenes, n_iterations = 64, 10
+        jumps.shorten(config, 128, batch or 16)
+        config.model.component.update({"hidden": 32, "channels": 8})
+        n_scenes, n_iterations = 32, 8
     say(f"jax {jax.__version__} · {parallel.describe_devices()} · {n_epochs} epochs")
     data = sets.make(config)
     if on_cpu:  # compiling takes longer than the training: one program for both
