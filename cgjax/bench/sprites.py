@@ -173,23 +173,26 @@ MEASURED = 4  # steps of the epoch at which sharpness is measured, at most
 def run_replay(batch: int = 0, steps: int = 0) -> None:
     """Trains two seeds for 60 epochs, replays the epoch that rises most and prints two tables.
 
-    On a CPU: one seed of a small decoder, six epochs of 256 scenes. steps: epochs, where not 0.
+    On a CPU: one seed of a small decoder, six epochs of 128 scenes. steps: epochs, where not 0.
     """
     on_cpu = jax.default_backend() == "cpu"
     config = jumps.configure(range(1 if on_cpu else REPLAY_SEEDS))
     n_epochs, n_scenes, n_iterations = steps or (6 if on_cpu else EPOCHS), 2048, 20
+    one_step = None
     if n_epochs < 2:
         raise BadInput(f"--steps={n_epochs}: epochs are compared with earlier ones: set at least 2")
     if on_cpu:
-        jumps.shorten(config, 256, batch or 32)
-        config.model.component.update({"hidden": 64, "channels": 8})
-        n_scenes, n_iterations = 64, 10
+        jumps.shorten(config, 128, batch or 16)
+        config.model.component.update({"hidden": 32, "channels": 8})
+        n_scenes, n_iterations = 32, 8
     say(f"jax {jax.__version__} · {parallel.describe_devices()} · {n_epochs} epochs")
     data = sets.make(config)
-    rise = jumps.largest_epoch(config, n_epochs, data)
+    if on_cpu:  # compiling takes longer than the training: one program for both
+        one_step = jumps.compile_program(config, jumps.IMPLEMENTATIONS["kernels"], 1, data)
+    rise = jumps.largest_epoch(config, n_epochs, data, one_step)
     seed, length = config.train.seeds[rise.seed_index], config.optim.lr_every
     say(f"seed {seed}, epoch {rise.epoch}: mean loss {rise.share:+.1%} from the least before it")
-    replay, sharpness = replayed(config, rise, data, n_scenes, n_iterations)
+    replay, sharpness = replayed(config, rise, data, n_scenes, n_iterations, one_step)
     errors = np.abs(replay.loss / replay.exact_loss - 1)
     say(f"loss of {length} steps: {replay.loss[0]:.3g} to {replay.loss[-1]:.3g}")
     say(f"largest relative error of the loss against float64: {errors.max():.1e}")
@@ -200,10 +203,13 @@ def run_replay(batch: int = 0, steps: int = 0) -> None:
     table("sharpness", columns, [(f"{i:,}", f"{e:,.0f}", f"{s:.2f}") for i, e, s in sharpness])
 
 
-def replayed(config, rise: jumps.Rise, data, n_scenes: int, n_iterations: int) -> tuple:
+def replayed(
+    config, rise: jumps.Rise, data, n_scenes: int, n_iterations: int, one_step=None
+) -> tuple:
     """(`jumps.Replay` of the epoch, [(step, sharpness, its share of the limit), ...]).
 
     Sharpness is measured on n_scenes training scenes, by n_iterations from the vector before.
+    one_step: the program of `jumps.replay`, if it is already compiled.
     """
     length, rate = config.optim.lr_every, jumps.rate_of(config, rise.epoch)
     sharpness, measured = jumps.sharpness_fn(config, data, n_scenes, n_iterations), []
@@ -219,8 +225,8 @@ def replayed(config, rise: jumps.Rise, data, n_scenes: int, n_iterations: int) -
         value, vector = sharpness(params, second_moment, float(step), vector)
         measured.append((step, value, value * rate / jumps.THRESHOLD))
 
-    replay = jumps.replay(config, rise.state, rise.epoch, rise.seed_index, data, look)
-    return replay, measured
+    epoch = (rise.epoch, rise.seed_index)
+    return jumps.replay(config, rise.state, *epoch, data, look, one_step), measured
 
 
 def replay_rows(replay: jumps.Replay) -> list[tuple]:

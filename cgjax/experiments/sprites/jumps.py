@@ -7,7 +7,7 @@ step by step.
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -119,17 +119,23 @@ def compile_program(config, how: Implementation, steps_per_call: int, data) -> P
     )
 
 
-def epochs(config, how: Implementation, n: int, data, keep: bool = False) -> Iterator[tuple]:
+def epochs(
+    config, how: Implementation, n: int, data, keep: bool = False, program: Program | None = None
+) -> Iterator[tuple]:
     """Trains n epochs; yields (state before the epoch, losses [steps, R]) of each.
 
-    keep: whether that state is copied to the host; else it is None.
+    keep: whether that state is copied to the host; else it is None. program: of this
+    implementation; without it one is compiled, with a call per epoch.
     """
-    program = compile_program(config, how, config.optim.lr_every, data)
+    length = config.optim.lr_every
+    program = program or compile_program(config, how, length, data)
     state = program.init()
     for epoch in range(n):
-        before = jax.device_get(state) if keep else None
-        state, stats = program.call(state, program.rows(epoch * program.steps))
-        yield before, np.asarray(stats["loss"])
+        before, losses = jax.device_get(state) if keep else None, []
+        for step in range(epoch * length, (epoch + 1) * length, program.steps):
+            state, stats = program.call(state, program.rows(step))
+            losses.append(np.asarray(stats["loss"]))
+        yield before, np.concatenate(losses)
 
 
 def torch_epochs(config, seed_index: int, n: int, data) -> Iterator[np.ndarray]:
@@ -180,13 +186,13 @@ class Rise(NamedTuple):
     epoch: int
     seed_index: int
     share: float  # relative rise; negative if the loss always falls
-    state: program.State  # of all replicas before the epoch, on the host
+    state: Any  # of all replicas before the epoch, on the host
 
 
-def largest_epoch(config, n_epochs: int, data) -> Rise:
-    """Trains all seeds for n_epochs (two or more) with the loop's own program."""
+def largest_epoch(config, n_epochs: int, data, program: Program | None = None) -> Rise:
+    """Trains all seeds for n_epochs (two or more) with the loop's own program, as in `epochs`."""
     least, largest = np.inf, None
-    trained = epochs(config, IMPLEMENTATIONS["kernels"], n_epochs, data, keep=True)
+    trained = epochs(config, IMPLEMENTATIONS["kernels"], n_epochs, data, True, program)
     for epoch, (before, losses) in enumerate(trained):
         means = losses.mean(axis=0)
         rises = np.nan_to_num(means / least - 1, nan=-1.0)
@@ -209,14 +215,22 @@ class Replay(NamedTuple):
     relative: dict  # root mean square of gradient / sqrt(v)
 
 
-def replay(config, state, epoch: int, seed_index: int, data, look=lambda *_: None) -> Replay:
+def replay(
+    config,
+    state,
+    epoch: int,
+    seed_index: int,
+    data,
+    look: Callable = lambda *_: None,
+    program: Program | None = None,
+) -> Replay:
     """Trains one epoch again, one step per call, and compares every gradient with float64.
 
     state: of all replicas before the epoch. The program is the loop's own, for all replicas; its
     gradient follows from AdamW's first moment, g = (m' - B1 m) / (1 - B1). look(i, params, v) is
-    called before step i of the epoch.
+    called before step i of the epoch. program: with one step a call, if it is already compiled.
     """
-    program = compile_program(config, IMPLEMENTATIONS["kernels"], 1, data)
+    program = program or compile_program(config, IMPLEMENTATIONS["kernels"], 1, data)
     exact, plain = gradient_fn(config, "float64"), gradient_fn(config, "float32")
     rate, n_steps = rate_of(config, epoch), config.optim.lr_every
 

@@ -85,7 +85,7 @@ def test_the_epoch_that_rises_most_is_found(monkeypatch):
     means = np.array([[4.0, 4.0], [2.0, 3.0], [3.0, 3.1], [3.4, np.nan], [1.0, np.nan]])
     seen = []
 
-    def trained(config, how, n, data, keep):
+    def trained(config, how, n, data, keep, program):
         assert how == jumps.IMPLEMENTATIONS["kernels"] and keep
         for epoch in range(n):
             seen.append(epoch)
@@ -101,8 +101,9 @@ def test_the_epoch_that_rises_most_is_found(monkeypatch):
 def test_the_benchmark_replays_an_epoch(tiny, monkeypatch, capsys):
     """Its tables at a tiny size: errors and growth of every leaf, sharpness along the epoch."""
     config, data = tiny
-    rise = jumps.largest_epoch(config, 3, data)
-    replay, sharpness = sprites.replayed(config, rise, data, n_scenes=16, n_iterations=3)
+    one_step = jumps.compile_program(config, jumps.IMPLEMENTATIONS["kernels"], 1, data)
+    rise = jumps.largest_epoch(config, 3, data, one_step)
+    replay, sharpness = sprites.replayed(config, rise, data, 16, 3, one_step)
     length = config.optim.lr_every
     assert [step for step, *_ in sharpness] == [rise.epoch * length + i for i in range(length)]
     rate = jumps.rate_of(config, rise.epoch)
@@ -115,6 +116,7 @@ def test_the_benchmark_replays_an_epoch(tiny, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         patch.setattr(jumps, "configure", lambda _: config.copy_and_resolve_references())
         patch.setattr(jumps, "shorten", lambda config, n, batch: None)
+        patch.setattr(jumps, "compile_program", lambda *_: one_step)
         patch.setattr(jumps, "largest_epoch", lambda *_: rise)
         patch.setattr(sprites, "replayed", lambda *_: (replay, sharpness))
         assert main(["replay", "--steps=3"]) == 0
