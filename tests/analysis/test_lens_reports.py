@@ -178,6 +178,21 @@ def test_a_known_model_is_described_rightly(name):
     assert texts["Factors"].startswith(factors), texts["Factors"]
 
 
+def test_a_second_look_traces_nothing():
+    n_traces = 0
+
+    def traced(params, x):
+        nonlocal n_traces
+        n_traces += 1
+        return mixture(params, x)
+
+    bullets(traced, model(), weighted([1, 1, 0, 0]))
+    n_first = n_traces
+    texts, _ = bullets(traced, model(), weighted([1, 0, 0, 0]))
+    assert texts["Factors"].startswith("outputs ignore colour")
+    assert n_traces == n_first > 0
+
+
 def test_repeated_inputs_of_some_combinations_change_nothing():
     x, targets = weighted([1, 1, 0, 0]), SUM
     once, _ = bullets(mixture, model(), x, targets=targets)

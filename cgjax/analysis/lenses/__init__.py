@@ -11,7 +11,6 @@ in the training set. With flax, linen or nnx:
     lenses.report()  # a bullet for each theory; lenses.report(plots.lenses) also returns the figure
 """
 
-import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -29,6 +28,7 @@ from cgjax.analysis.lenses.memorization import Slopes, slopes
 from cgjax.analysis.lenses.report import Rank
 from cgjax.analysis.masks import Where, selected, trees
 from cgjax.analysis.masks.factors import N_STEPS, Subnetworks, main_effects, subnetworks
+from cgjax.analysis.ntk import functions
 from cgjax.analysis.ntk.functions import mixing, shortest
 from cgjax.core.logging import say
 
@@ -541,14 +541,19 @@ def _gradients(f, params, x, factors, rows, inputs, reasons):
         return None
     rows = rows if rows.ndim else rows[None]
     sizes = (int(rows.max()) + 1, factors.shape[1])
-    measure = functools.partial(
-        dependence.gradient_dependence, _with_axis(f), sizes=sizes, centred=False
-    )
-    norms = jax.jit(measure)(params, x, inputs=jnp.asarray(inputs), outputs=jnp.asarray(rows))
+    norms = _gradient_norms(f, params, x, jnp.asarray(inputs), jnp.asarray(rows), sizes=sizes)
     if np.isnan(norms).all():
         reasons["gradients"] = "some derivatives of f in x are NaN or infinite"
         return None
     return np.asarray(dependence.shares(norms), np.float64)
+
+
+@functions.jit
+def _gradient_norms(f, params, x, inputs, rows, *, sizes):
+    """Norms [output rows, C]; compiled once for each f."""
+    return dependence.gradient_dependence(
+        _with_axis(f), params, x, inputs, rows, sizes=sizes, centred=False
+    )
 
 
 def _with_axis(f):
