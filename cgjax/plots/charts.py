@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from cgjax.plots.style import (
@@ -28,14 +29,14 @@ from cgjax.plots.style import (
 MISSING = {"facecolor": "#e9ebee", "edgecolor": "#aab1b9", "hatch": "/////"}
 
 
-def common_scale(matrices):
+def common_scale(matrices) -> tuple[float, float]:
     """Smallest and largest finite value of several arrays; (0, 1) if there is none."""
     values = np.concatenate([np.ravel(matrix) for matrix in matrices] or [np.zeros(0)])
     values = values[np.isfinite(values)]
     return (float(values.min()), float(values.max())) if values.size else (0.0, 1.0)
 
 
-def heat_map(ax, matrix, extent, low, high):
+def heat_map(ax, matrix, extent, low, high) -> AxesImage:
     """One heat map, first row at the bottom; what lies behind shows where a value is not finite."""
     shown = np.ma.masked_invalid(np.asarray(matrix, float))
     options = {"origin": "lower", "aspect": "auto", "cmap": "viridis"}
