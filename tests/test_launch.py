@@ -187,6 +187,11 @@ def test_each_process_has_the_environment_and_the_data_folders(tmp_path):
         assert "--data=/nowhere/at/all: there is no such" in refused.stderr
 
 
+def heed_interrupts():
+    """Tests that run in the background inherit a Ctrl-C that is ignored; bash cannot trap it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_reaches_the_run_on_every_worker_of_a_pod(fake, tmp_path):
     """gcloud stands for ssh to two workers, which are folders here."""
     gcloud = tmp_path / "gcloud"
@@ -208,6 +213,7 @@ exit $code
         [LAUNCH / "tpu_pod.sh", "--name=n", "--zone=z", "--activate=activate", "--", "--config=x"],
         env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HOST_": wait},
         start_new_session=True,
+        preexec_fn=heed_interrupts,
     )
     started = [tmp_path / worker / "cgjax/started" for worker in ("one", "two")]
     until(lambda: all(path.exists() for path in started), 20)
