@@ -1,6 +1,6 @@
 """Lower triangles of small panels, one for each pair of variables and one for each variable.
 
-All panels lie in one pair of axes, whose unit is an inch: matplotlib needs four times as long to
+All panels lie in one pair of axes, whose unit is an inch: matplotlib needs five times as long to
 make and draw 55 pairs of axes.
 """
 

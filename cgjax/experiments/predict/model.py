@@ -63,8 +63,8 @@ class Subject(NamedTuple):
     unknown: Callable | None = None  # data -> share that stays open, if the model has the data's C
 
 
-class Made(NamedTuple):
-    """The data of a program, and its pairs with theirs."""
+class Contents(NamedTuple):
+    """What a program trains on, and the pairs that it trains."""
 
     data: Any  # of the experiment
     subjects: tuple[Subject, ...]
@@ -73,9 +73,9 @@ class Made(NamedTuple):
 class Program(NamedTuple):
     """What is trained at once."""
 
-    experiment: program.Experiment  # its data may be missing: `make` returns them
+    experiment: program.Experiment  # its data may be missing: `make` draws them
     settings: Any  # the family's config, with durations in steps
-    make: Callable  # () -> Made; takes seconds, and the size of training is known without it
+    make: Callable  # () -> Contents; takes seconds, which a dry run does not need
     join: Callable = lambda params, extra: params  # params and extra of a state -> params of f
     block: str = ""  # of its pairs, if it is not named as the family
 

@@ -81,7 +81,7 @@ def test_all_forms_begin_the_same_training(tiny):
 
 
 def test_the_epoch_that_rises_most_is_found(monkeypatch):
-    """Above the least before it, not above the epoch before it; of all seeds; NaN is no rise."""
+    """An epoch is compared with the least loss before it; seeds with NaN never count."""
     means = np.array([[4.0, 4.0], [2.0, 3.0], [3.0, 3.1], [3.4, np.nan], [1.0, np.nan]])
     seen = []
 

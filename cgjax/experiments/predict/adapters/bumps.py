@@ -4,7 +4,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.experiments.bumps import models, sets, training
-from cgjax.experiments.predict.model import Data, Made, Parts, Program, Subject, left_open, r2, some
+from cgjax.experiments.predict.model import (
+    Contents,
+    Data,
+    Parts,
+    Program,
+    Subject,
+    left_open,
+    r2,
+    some,
+)
 
 LOOKED_UP = "fields are looked up by a value's number: the output has no derivative by the code"
 
@@ -54,7 +63,7 @@ def program(config, settings) -> Program:
                     unknown=composition_of(settings, seed_sets[0], shown),
                 )
             )
-        return Made(experiment.data, tuple(subjects))
+        return Contents(experiment.data, tuple(subjects))
 
     return Program(experiment, settings, make)
 

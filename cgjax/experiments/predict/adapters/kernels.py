@@ -6,7 +6,7 @@ import numpy as np
 from cgjax.core.errors import BadInput
 from cgjax.experiments.kernels import dense, inputs, tasks
 from cgjax.experiments.kernels import images as study
-from cgjax.experiments.predict.model import Data, Made, Parts, Program, Subject, r2, some
+from cgjax.experiments.predict.model import Contents, Data, Parts, Program, Subject, r2, some
 
 ALL_NEEDED = "every component is needed for the single output: none is redundant"
 
@@ -49,7 +49,7 @@ def program(config, settings) -> Program:
                         parts=parts,
                     )
                 )
-        return Made(experiment.data, tuple(subjects))
+        return Contents(experiment.data, tuple(subjects))
 
     return Program(
         experiment,
@@ -129,7 +129,7 @@ def images_program(config, settings) -> Program:
             score=r2,
             parts=parts,
         )
-        return Made(experiment.data, (subject,))
+        return Contents(experiment.data, (subject,))
 
     return Program(
         experiment,

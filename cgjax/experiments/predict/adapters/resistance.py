@@ -13,8 +13,8 @@ from cgjax.core.contract import Experiment
 from cgjax.core.errors import BadInput
 from cgjax.core.replicas import Grid
 from cgjax.experiments.predict.model import (
+    Contents,
     Data,
-    Made,
     Parts,
     Program,
     Subject,
@@ -59,7 +59,7 @@ def program(config, settings) -> Program:
             for member in members
         ]
         subjects = _subjects(settings, plane, pairs_of_members, layer, 2)
-        return Made(points_drawn, subjects)
+        return Contents(points_drawn, subjects)
 
     return Program(plane.experiment(settings, data={}), plane.in_steps(settings), make)
 
@@ -127,7 +127,7 @@ def digits_program(config, settings) -> Program:
             data = tuple(_digits_data(config, settings, images, width, seed) for seed in seeds)
             pairs_of_members.append((f"width_{width}", name, data))
         subjects = _subjects(settings, pairs, pairs_of_members, layer, C)
-        return Made(experiment.data, subjects)
+        return Contents(experiment.data, subjects)
 
     return Program(experiment, pairs.in_steps(settings), make, block="digits")
 
@@ -250,7 +250,7 @@ def scan_program(config, settings) -> Program:
                     parts=WORDS,
                 )
             )
-        return Made(experiment.data, tuple(subjects))
+        return Contents(experiment.data, tuple(subjects))
 
     return Program(experiment, settings, make, block="scan")
 

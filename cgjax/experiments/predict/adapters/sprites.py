@@ -12,7 +12,15 @@ import numpy as np
 from cgjax.core import optim
 from cgjax.core.contract import Experiment
 from cgjax.core.replicas import Grid
-from cgjax.experiments.predict.model import Data, Made, Program, Subject, captured, left_open, r2
+from cgjax.experiments.predict.model import (
+    Contents,
+    Data,
+    Program,
+    Subject,
+    captured,
+    left_open,
+    r2,
+)
 from cgjax.experiments.sprites import models, scenes
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 from cgjax.nets.mlp import MLP
@@ -102,7 +110,7 @@ def program(config, settings) -> Program:
                 )
             )
         data = {"z": z, "images": images, "masks": masks}
-        return Made(data, tuple(subjects))
+        return Contents(data, tuple(subjects))
 
     return Program(experiment, settings, make)
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.core.errors import BadInput
-from cgjax.experiments.predict.model import Data, Made, Program, Subject, accuracy, signs, some
+from cgjax.experiments.predict.model import Contents, Data, Program, Subject, accuracy, signs, some
 from cgjax.experiments.subnetworks import bases, language, odd_one_out, stages, tasks
 from cgjax.experiments.subnetworks.language import tasks as language_tasks
 
@@ -26,7 +26,7 @@ def program(config, settings) -> Program:
     return Program(
         experiment,
         bases.in_steps(settings, task),
-        lambda: Made(experiment.data, (subject_of(config, settings, task),)),
+        lambda: Contents(experiment.data, (subject_of(config, settings, task),)),
         block="language" if settings.model.start == "pretrained" else "",
     )
 
