@@ -18,7 +18,7 @@ from cgjax.core.errors import BadInput, Diverged, Preempted
 from cgjax.core.logging import Metrics, Progress, compiling, counted, keep_arrays, say
 from cgjax.core.program import Due, Experiment, SetUp, State, running, traced
 from cgjax.core.replicas import replica_names
-from cgjax.core.workdir import access_to
+from cgjax.core.workdir import Access, access_to
 
 log = logging.getLogger("cgjax")
 
@@ -46,6 +46,15 @@ def fit(experiment: Experiment, config, workdir, name: str = "", ahead=None) -> 
         histories.append(history)
         order.append(rows)
     return _merge(states, histories, np.argsort(np.concatenate(order)))
+
+
+def compiles_ahead(workdir: pathlib.Path) -> bool:
+    """Whether programs are compiled before `fit` is called: only if `fit` will use them.
+
+    Several hosts must start the programs that they share in the same order.
+    """
+    alone = jax.process_count() == 1
+    return alone and access_to(workdir) == Access() and not (workdir / "checkpoints").exists()
 
 
 def initial(experiment: Experiment, config) -> State:

@@ -11,7 +11,6 @@ from cgjax.core import checkpoint, metrics, optim, parallel, program, signals, t
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.core.replicas import with_numbers
-from cgjax.core.workdir import Access, access_to
 from cgjax.data import arrays
 from cgjax.experiments.sprites import beyond, models, options, panels, scenes, sets, unsupervised
 from cgjax.experiments.sprites.figures import (
@@ -85,7 +84,7 @@ def _run(config, workdir: pathlib.Path, figures: bool, background, trainers, tog
     painters = {kind: panels.Painter(config, model) for kind, model in built.items()}
     ahead, levels, drawings, results, figure_arrays, extra = {}, {}, [], {}, {}, {}
     for kind, model in built.items():
-        if _compiles_ahead(part(config, workdir, kind)[0]):
+        if train.compiles_ahead(part(config, workdir, kind)[0]):
             set_up = program.traced(experiment(config, model, sets.shapes(config)), config)
             ahead[kind] = background.submit(set_up.compile_all)
     data = sets.make(config)
@@ -141,15 +140,6 @@ def _run(config, workdir: pathlib.Path, figures: bool, background, trainers, tog
             figure_arrays |= future.result()
         draw_together(figure_arrays, {config.row: results}, folder)
     return results, figure_arrays, extra
-
-
-def _compiles_ahead(folder: pathlib.Path) -> bool:
-    """Whether a model's programs are compiled in the background: only if `fit` will use them.
-
-    Several hosts must start the programs that they share in the same order.
-    """
-    alone = jax.process_count() == 1
-    return alone and access_to(folder) == Access() and not (folder / "checkpoints").exists()
 
 
 def _draw_before_training(config, supports: dict, verdict: str, folder) -> dict:

@@ -84,9 +84,13 @@ def in_steps(config, task):
     return configs.in_steps(config, steps_per_epoch(config, task))
 
 
-def trained(config, task, workdir, name: str = "") -> tuple[Bases, dict]:
-    """Trains the bases of a part, or reads finished ones: (bases, history)."""
-    state, history = train.fit(experiment(config, task), in_steps(config, task), workdir, name)
+def trained(config, task, workdir, name: str = "", ahead=None) -> tuple[Bases, dict]:
+    """Trains the bases of a part, or reads finished ones: (bases, history).
+
+    ahead: as in `train.fit`.
+    """
+    settings = in_steps(config, task)
+    state, history = train.fit(experiment(config, task), settings, workdir, name, ahead)
     params = state.best.params
     base_models = scored(config, task, params, {"base_seed": np.array(config.train.seeds)})
     at = np.asarray(parallel.fetch(state.best.step)) // steps_per_epoch(config, task)

@@ -96,11 +96,11 @@ def task_of(config, start=None) -> tasks.Task:
     return language_tasks.task(config)
 
 
-def bases_of(config, task, workdir, name: str = "") -> tuple[bases.Bases, dict]:
-    """(bases, history of their training; {} without training)."""
+def bases_of(config, task, workdir, name: str = "", ahead=None) -> tuple[bases.Bases, dict]:
+    """(bases, history of their training; {} without training); ahead: as in `train.fit`."""
     if not is_trained(config):
         return bases.untrained(config, task), {}
-    return bases.trained(config, task, workdir / "base", name)
+    return bases.trained(config, task, workdir / "base", name, ahead)
 
 
 def pruned(config, task, base_models: bases.Bases, workdir, name: str = "") -> bases.Bases:
@@ -164,21 +164,24 @@ def without_nulls(config):
     return settings
 
 
-def run(config, workdir, name: str = "", selection: dict | None = None) -> Part:
-    """All stages of a part; selection: as in `masked`."""
-    task, base_models = before_masks(config, workdir, name)
-    return masked(config, task, base_models, workdir, name, selection)
+def run(
+    config, workdir, name: str = "", selection: dict | None = None, ahead: dict | None = None
+) -> Part:
+    """All stages of a part; selection: as in `masked`; ahead: futures of the programs `traced`."""
+    ahead = ahead or {}
+    task, base_models = before_masks(config, workdir, name, ahead.get("base"))
+    return masked(config, task, base_models, workdir, name, selection, ahead.get("masks"))
 
 
-def before_masks(config, workdir, name: str = "") -> tuple[tasks.Task, bases.Bases]:
-    """The task of a part, and the bases that it masks."""
+def before_masks(config, workdir, name: str = "", ahead=None) -> tuple[tasks.Task, bases.Bases]:
+    """The task of a part, and the bases that it masks; ahead: as in `bases_of`."""
     workdir = pathlib.Path(workdir)
     start = None
     if config.model.start == "simclr":  # one network for all parts
         place = workdir.parent if name else workdir
         start = simclr.run(config, place / "simclr", "simclr")
     task = task_of(config, start)
-    base_models, _ = bases_of(config, task, workdir, name)
+    base_models, _ = bases_of(config, task, workdir, name, ahead)
     if config.masks.prune:
         base_models = pruned(config, task, base_models, workdir, name)
     return task, base_models
@@ -209,14 +212,41 @@ def searched(config, task, base_models: bases.Bases, workdir, name: str = "") ->
     return search, selection
 
 
+def masks_are_known(config) -> bool:
+    """Whether a part's masks can be listed, and their program traced, before its bases exist."""
+    depend = has_choice(config) or config.masks.prune or config.model.start == "simclr"
+    return library.FAMILIES[config.masks.family].learns and not depend
+
+
+def traced(config) -> dict[str, program.SetUp]:
+    """{stage: traced program} of a part of `masks_are_known`: shapes of its bases suffice."""
+    task, seeds = task_of(config), np.array(config.train.seeds)
+    shapes = jax.eval_shape(jax.vmap(task.init), jax.vmap(jax.random.key)(seeds))
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    unknown = bases.Bases(zeros, {"base_seed": seeds}, {}, np.ones(len(seeds), bool))
+    replicas = training.product(config, unknown, len(task.subroutines))
+    masks = training.experiment(config, task, unknown, replicas)
+    programs = {"masks": program.traced(masks, training.in_steps(config, task))}
+    if is_trained(config):
+        base = bases.experiment(config, task)
+        programs["base"] = program.traced(base, bases.in_steps(config, task))
+    return programs
+
+
 def masked(
-    config, task, base_models: bases.Bases, workdir, name: str = "", selection: dict | None = None
+    config,
+    task,
+    base_models: bases.Bases,
+    workdir,
+    name: str = "",
+    selection: dict | None = None,
+    ahead=None,
 ) -> Part:
     """Masks of every base for every subroutine: pre-registered, and selected if there is a choice.
 
     The pre-registered configuration has the first value of each key, whatever the results. Both are
     trained with every mask seed. selection: as `searched` returns it, of other bases; without it
-    the part searches for its own.
+    the part searches for its own. ahead: as in `train.fit`.
     """
     first, search = registered(config), None
     if has_choice(config) and selection is None:
@@ -230,7 +260,7 @@ def masked(
                 is_first.append(configuration == first)
                 is_chosen.append(configuration == chosen)
     replicas = training.columns(base_models, rows)
-    trained = training.run(config, task, base_models, replicas, workdir / "masks", name)
+    trained = training.run(config, task, base_models, replicas, workdir / "masks", name, ahead)
     table = tables.make(trained, base_models, len(task.subroutines))
     selected = tables.rows(table, np.array(is_chosen)) if selection else None
     return Part(

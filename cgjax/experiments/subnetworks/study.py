@@ -5,6 +5,7 @@ masks) in the pre-registered configuration. ", selected" marks the configuration
 selects, ", oracle" the masks known from a construction.
 """
 
+import concurrent.futures
 import pathlib
 
 import jax
@@ -15,7 +16,7 @@ from cgjax import config as configs
 from cgjax.analysis import masks as library
 from cgjax.analysis import stats
 from cgjax.config import over_parts, parts
-from cgjax.core import checkpoint, program, tree
+from cgjax.core import checkpoint, program, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.data.arrays import n_batches
@@ -78,6 +79,8 @@ def study(config, workdir) -> tuple[dict, dict]:
     """Runs every part: metrics {name: (values, seeds)}, and arrays to draw."""
 
     workdir, settings_of = pathlib.Path(workdir), dict(parts(config))
+    threads = concurrent.futures.ThreadPoolExecutor()
+    ahead = _compiled_ahead(config, workdir, threads)
 
     def study_part(name, settings):
         if reason := stages.missing(settings):
@@ -88,20 +91,48 @@ def study(config, workdir) -> tuple[dict, dict]:
             trained = settings_of[other]
             before = stages.before_masks(trained, workdir / other, other)
             _, options["selection"] = stages.searched(trained, *before, workdir / other, other)
+        if name in ahead:
+            options["ahead"] = ahead[name]
         return STUDIES[config.study](settings, workdir / name, name, **options)
 
-    metrics, arrays = over_parts(config, study_part)
+    try:
+        metrics, arrays = over_parts(config, study_part)
+    finally:
+        threads.shutdown(cancel_futures=True)
     if config.study in AFTERWARDS:
         metrics |= AFTERWARDS[config.study](config, metrics, arrays)
     return metrics, arrays
 
 
+def _compiled_ahead(config, workdir: pathlib.Path, threads) -> dict:
+    """{part: {stage: future of its compiled program}} of smoke runs, all compiled side by side.
+
+    Smoke runs compile for longer than they train. The programs of larger runs, and their data,
+    would take memory from the part that trains.
+    """
+    if config.size != "smoke" or STUDIES[config.study] is not rule:
+        return {}
+    programs = {
+        name: stages.traced(settings)
+        for name, settings in parts(config)
+        if stages.masks_are_known(settings)
+        and not stages.missing(settings)
+        and train.compiles_ahead(workdir / name / "base")
+        and train.compiles_ahead(workdir / name / "masks")
+    }
+    # After all are traced: tracing waits for threads that compile.
+    return {
+        name: {stage: threads.submit(one.compile_all) for stage, one in by_stage.items()}
+        for name, by_stage in programs.items()
+    }
+
+
 # --- one rule -------------------------------------------------------------------------------------
 
 
-def rule(config, workdir, name: str = "", selection=None) -> tuple[dict, dict]:
-    """Bases and masks of one rule."""
-    return results_of(config, stages.run(config, workdir, name, selection))
+def rule(config, workdir, name: str = "", selection=None, ahead=None) -> tuple[dict, dict]:
+    """Bases and masks of one rule; ahead: as in `stages.masked`."""
+    return results_of(config, stages.run(config, workdir, name, selection, ahead))
 
 
 def results_of(config, part: stages.Part) -> tuple[dict, dict]:

@@ -202,7 +202,7 @@ def test_random_weights_take_the_configurations_of_trained_ones(modular, monkeyp
     with config.unlocked():
         config.masks.s0s, config.masks.seeds = (0.05, 0.0), (0, 1)
 
-    def untrained(config, task, base_models, replicas, workdir, name=""):
+    def untrained(config, task, base_models, replicas, workdir, name="", ahead=None):
         assert workdir.name == "masks", "no search of its own"
         return training.TrainedMasks(replicas, {}, {}, {})
 

@@ -203,9 +203,11 @@ def in_steps(config, task):
     return configs.in_steps(settings, steps_per_epoch(config, task))
 
 
-def run(config, task, bases: Bases, replicas: dict, workdir, name: str = "") -> TrainedMasks:
-    """Trains the masks of all replicas, or reads finished ones."""
+def run(
+    config, task, bases: Bases, replicas: dict, workdir, name: str = "", ahead=None
+) -> TrainedMasks:
+    """Trains the masks of all replicas, or reads finished ones; ahead: as in `train.fit`."""
     search = experiment(config, task, bases, replicas)
-    state, history = train.fit(search, in_steps(config, task), workdir, name)
+    state, history = train.fit(search, in_steps(config, task), workdir, name, ahead)
     scores = {key: values[-1] for key, values in history["eval"].items() if key != "step"}
     return TrainedMasks(replicas, scores, state.params, search.data["on"])
