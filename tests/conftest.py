@@ -86,6 +86,55 @@ with contextlib.suppress(ImportError, AttributeError):
         compiler._cache_read, compiler._cache_write = read_cache, write_cache
 
 
+# Outside of jit JAX compiles a program for every shape that is made into an array, broadcast,
+# reshaped, transposed or converted: a third of all programs of the tests. NumPy moves the same bits
+# without one. What it is not sure to do alike (committed or weakly typed arrays, other types,
+# rounding to whole numbers, wrong shapes) is left to JAX. One name is private: with a version
+# without it the tests are only slower.
+def _broadcast(values, shape, broadcast_dimensions):
+    whole = [1] * len(shape)
+    for axis, size in zip(broadcast_dimensions, values.shape, strict=True):
+        whole[axis] = size
+    return np.broadcast_to(values.reshape(whole), shape)
+
+
+def _convert(values, new_dtype, weak_type):
+    kind = np.dtype(new_dtype).kind
+    if weak_type or kind not in "biuf" or (values.dtype.kind == "f" and kind in "iu"):
+        raise TypeError
+    return values.astype(new_dtype)
+
+
+def _moved_by_numpy(primitive, move):
+    by_jax = primitive.impl
+
+    def moved(operand, *others, **options):
+        is_plain = isinstance(operand, np.ndarray | np.generic) or (
+            isinstance(operand, jax.Array) and not (operand.committed or operand.weak_type)
+        )
+        if is_plain and not others and operand.dtype.kind in "biuf":
+            given = {name: option for name, option in options.items() if option is not None}
+            with contextlib.suppress(TypeError, ValueError, Warning):
+                return jax.device_put(np.array(move(np.asarray(operand), **given)))
+        return by_jax(operand, *others, **options)
+
+    primitive.def_impl(moved)
+
+
+if os.environ["JAX_PLATFORMS"] == "cpu":
+    with contextlib.suppress(ImportError, AttributeError):
+        from jax._src.core import stage_p
+
+        _moved_by_numpy(stage_p, lambda values: values)
+        _moved_by_numpy(jax.lax.broadcast_in_dim_p, _broadcast)
+        _moved_by_numpy(jax.lax.convert_element_type_p, _convert)
+        _moved_by_numpy(jax.lax.reshape_p, lambda values, new_sizes: values.reshape(new_sizes))
+        _moved_by_numpy(jax.lax.squeeze_p, lambda values, dimensions: values.squeeze(dimensions))
+        _moved_by_numpy(
+            jax.lax.transpose_p, lambda values, permutation: values.transpose(permutation)
+        )
+
+
 # At every call of a network linen traces the initialiser of each parameter, to compare its shape
 # with that of the given value. Initialisers whose first argument is that very shape need no trace.
 # The class is private: with a version that has another the tests are only slower.
