@@ -91,6 +91,9 @@ with contextlib.suppress(ImportError, AttributeError):
 # without one. What it is not sure to do alike (committed or weakly typed arrays, other types,
 # rounding to whole numbers, wrong shapes) is left to JAX. One name is private: with a version
 # without it the tests are only slower.
+NUMBERS = set("biuf")  # kinds of types that NumPy has too
+
+
 def _broadcast(values, shape, broadcast_dimensions):
     whole = [1] * len(shape)
     for axis, size in zip(broadcast_dimensions, values.shape, strict=True):
@@ -100,7 +103,7 @@ def _broadcast(values, shape, broadcast_dimensions):
 
 def _convert(values, new_dtype, weak_type):
     kind = np.dtype(new_dtype).kind
-    if weak_type or kind not in "biuf" or (values.dtype.kind == "f" and kind in "iu"):
+    if weak_type or kind not in NUMBERS or (values.dtype.kind == "f" and kind in "iu"):
         raise TypeError
     return values.astype(new_dtype)
 
@@ -109,10 +112,10 @@ def _moved_by_numpy(primitive, move):
     by_jax = primitive.impl
 
     def moved(operand, *others, **options):
-        is_plain = isinstance(operand, np.ndarray | np.generic) or (
-            isinstance(operand, jax.Array) and not (operand.committed or operand.weak_type)
-        )
-        if is_plain and not others and operand.dtype.kind in "biuf":
+        is_plain = isinstance(operand, np.ndarray | np.generic | jax.Array) and not (
+            getattr(operand, "committed", False) or getattr(operand, "weak_type", False)
+        )  # keys have no weak_type
+        if is_plain and not others and getattr(operand.dtype, "kind", "") in NUMBERS:
             given = {name: option for name, option in options.items() if option is not None}
             with contextlib.suppress(TypeError, ValueError, Warning):
                 return jax.device_put(np.array(move(np.asarray(operand), **given)))
