@@ -127,7 +127,9 @@ class _Traced:
         form = str(jax.tree.map(lambda leaf: (np.shape(leaf), getattr(leaf, "dtype", "")), inputs))
         form += str([argument for i, argument in enumerate(arguments) if i in self.static])
         if form not in self.known:
-            self.known[form] = jax.eval_shape(called, *inputs)
+            # The function itself, where possible: what the run has traced before is known to JAX.
+            fn = called if self.static else self.fn
+            self.known[form] = jax.eval_shape(fn, *inputs)
         return jax.tree.map(_made_up, self.known[form])
 
     def lower(self, *arguments):

@@ -476,6 +476,7 @@ class Path(NamedTuple):
 
 
 @checked
+@float64
 def central_path(
     k: psd("*lead n n"),
     signs: finite("*lead q n"),
@@ -495,7 +496,10 @@ def central_path(
     """
     if checks.known(signs) and np.any(np.abs(np.asarray(signs)) != 1):
         raise ValueError("signs must be -1 or 1")
-    return _central_path(k, signs, costs, box, mask, border)
+    k, signs, costs, box, border = (
+        jnp.asarray(a, jnp.float64) for a in (k, signs, costs, box, border)
+    )
+    return _central_path(k, signs, costs, box, jnp.asarray(mask), border)
 
 
 @jax.custom_batching.custom_vmap

@@ -439,6 +439,14 @@ def test_accelerators_leave_slow_problems_to_blocks(noisy, monkeypatch):
     np.testing.assert_allclose(found.dual, expected.dual, atol=1e-6)
 
 
+def test_the_end_of_a_central_path_is_in_float64():
+    """Two points a distance 2 apart: a machine without bias has the dual y / 2."""
+    k, y = 2 * jnp.eye(2), jnp.array([[1.0, -1.0]])
+    found = machines.central_path(k, y, -jnp.ones((1, 2)), 10.0, np.ones(2, bool), jnp.zeros(2))
+    assert found.dual.dtype == np.float64 and found.mu < 1e-14
+    np.testing.assert_allclose(found.dual, [0.5, -0.5], rtol=1e-12)
+
+
 @pytest.mark.parametrize("machine", ["ridge", "svc", pytest.param("svr", marks=pytest.mark.slow)])
 def test_derivatives_with_respect_to_salience(machine):
     x, y, trains = context_dependence()

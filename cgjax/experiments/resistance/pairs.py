@@ -374,8 +374,11 @@ def head_losses(config, params, images, drawn):
 # --- the experiment -------------------------------------------------------------------------------
 
 
-def experiment(config) -> program.Experiment:
-    """Fresh pairs at every step, the row's loss, evaluation on sets drawn once for each seed."""
+def experiment(config, data=None) -> program.Experiment:
+    """Fresh pairs at every step, the row's loss, evaluation on sets drawn once for each seed.
+
+    data: as `digits` returns them, which is called if they are None.
+    """
     f, net = predictor(config), network(config)
     example = _prepared(config)(jnp.zeros((1, 28, 56, 1)))
     shapes = jax.eval_shape(net.init, jax.random.key(0), example)["params"]
@@ -412,7 +415,7 @@ def experiment(config) -> program.Experiment:
         return results, {}
 
     return program.Experiment(
-        data=digits(config),
+        data=digits(config) if data is None else data,
         replicas=training.replicas(config, settings(config)),
         init=init,
         plan=None,

@@ -211,9 +211,9 @@ def check(config) -> None:
 
 
 def plan(config) -> dict:
-    """Size of each part's training."""
+    """Size of each part's training; no data are read or drawn."""
     return {
-        name: program.training_size(task.experiment(part_config), task.in_steps(part_config))
+        name: program.training_size(task.experiment(part_config, {}), task.in_steps(part_config))
         for name, part_config, task in tasks(config)
     }
 

@@ -327,8 +327,11 @@ def matrix(config, params, sample) -> dict:
     }
 
 
-def experiment(config) -> program.Experiment:
-    """Lines drawn with replacement, teacher forcing, sentence accuracy by greedy decoding."""
+def experiment(config, data=None) -> program.Experiment:
+    """Lines drawn with replacement, teacher forcing, sentence accuracy by greedy decoding.
+
+    data: as `lines` returns them, which is called if they are None.
+    """
     net = network(config)
 
     def init(key, replica):
@@ -368,7 +371,7 @@ def experiment(config) -> program.Experiment:
         return optim.by_name("adam", rate, eps=1e-7)
 
     return program.Experiment(
-        data=jax.tree.map(jnp.asarray, lines(config)),
+        data=jax.tree.map(jnp.asarray, lines(config)) if data is None else data,
         replicas=with_numbers(
             training.replicas(config, settings(config)),
             lr=config.optim.lr,
