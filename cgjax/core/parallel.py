@@ -138,8 +138,11 @@ def on_one_nvidia() -> bool:
 def on_host():
     """A context in which JAX computes on the host's CPU, if it has this backend.
 
-    For small computations while an accelerator compiles or trains: they would wait for it.
+    For small computations while an accelerator compiles or trains: they would wait for it. And for
+    operations outside of jit: each is compiled for its device, which takes a GPU much longer.
     """
+    if jax.default_backend() == "cpu":  # the context would be part of the key of compiled programs
+        return contextlib.nullcontext()
     try:
         return jax.default_device(jax.local_devices(backend="cpu")[0])
     except RuntimeError:  # such as with JAX_PLATFORMS=cuda

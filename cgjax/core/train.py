@@ -158,7 +158,8 @@ def train_shares(members: "list[Share]", ahead=None) -> State:
                 writers = still(members)
                 if evaluates:
                     state = score(state, step)
-                    is_running = parallel.fetch(running(state))
+                    died_at, done = parallel.fetch((state.died_at, state.done))
+                    is_running = running(state._replace(died_at=died_at, done=done))
                     for share in writers:
                         share.ended = step >= total or not np.any(is_running[share.rows])
                 save(state, step, [share for share in writers if saves or share.ended])

@@ -354,11 +354,18 @@ def overlap(several: list) -> Overlap:
     1 / (weights in the union).
     """
     several = trees.same_network("several", several)
-    named, counts = [trees.named(masks) for masks in several], {}
-    for name, (shares, intersection, union) in _sizes(named).items():
-        n = named[0][name].size
-        chance = n * jnp.prod(shares), n * (1 - jnp.prod(1 - shares))
-        counts[name] = jnp.stack([intersection, union, *chance])
+    return _overlap([trees.named(masks) for masks in several])
+
+
+@jax.jit  # one program: a program for every operation and shape takes longer to compile
+def _overlap(named: list[dict]) -> Overlap:
+    counts = {}
+    for name in named[0]:
+        leaves = jnp.stack([masks[name] for masks in named])
+        shares = jnp.mean(leaves.reshape(len(named), -1), axis=1)
+        chance = jnp.prod(shares), 1 - jnp.prod(1 - shares)
+        found = jnp.sum(jnp.min(leaves, axis=0)), jnp.sum(jnp.max(leaves, axis=0))
+        counts[name] = jnp.stack([*found, *(leaves[0].size * share for share in chance)])
     totals = sum(counts.values())
     return Overlap(
         {name: count[0] / count[1] for name, count in counts.items()},
@@ -366,17 +373,6 @@ def overlap(several: list) -> Overlap:
         totals[0] / totals[1],
         totals[2] / totals[3],
     )
-
-
-@jax.jit  # one program: a program for every operation and shape takes longer to compile
-def _sizes(named: list[dict]) -> dict:
-    """{leaf: (share kept by every mask, size of the intersection, size of the union)}"""
-    sizes = {}
-    for name in named[0]:
-        leaves = jnp.stack([masks[name] for masks in named])
-        shares = jnp.mean(leaves.reshape(len(named), -1), axis=1)
-        sizes[name] = shares, jnp.sum(jnp.min(leaves, axis=0)), jnp.sum(jnp.max(leaves, axis=0))
-    return sizes
 
 
 # --- all families of masks ------------------------------------------------------------------------

@@ -56,9 +56,10 @@ def check(config) -> None:
                 " alpha_init=reference: a monolithic model, or another alpha_init, needs"
                 " model.decoder=upsample"
             )
-    sets.sample(config.data, jax.random.key(0), 1)  # checks planes and gaps against n_slots
-    for kind in kinds:
-        models.check(config, kind)
+    with parallel.on_host():  # compiling these draws for a GPU takes seconds
+        sets.sample(config.data, jax.random.key(0), 1)  # checks planes and gaps against n_slots
+        for kind in kinds:
+            models.check(config, kind)
 
 
 def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:

@@ -8,11 +8,10 @@ import pathlib
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import masks as library
-from cgjax.core import program, tree
+from cgjax.core import parallel, program, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.data import pretrained
@@ -307,11 +306,11 @@ def oracle(config, task, base_models: bases.Bases) -> dict:
         return ablation.grid(task, data, base, masks, on, target, key, config.masks.n_draws)
 
     grid = program.jitted(grid, config)
-    per_row = []
+    per_row, params = [], parallel.fetch(base_models.params)
     for row in rows:
-        base = tree.take(base_models.params, row["base"])
+        base = tree.take(params, row["base"])
         masks = language_tasks.oracle(config, base, row["target"])
-        on = {name: jnp.ones(()) for name in tree.flat(masks)}
+        on = {name: np.ones((), np.float32) for name in tree.flat(masks)}
         per_row.append(grid(data, base, masks, on, row["target"], jax.random.key(row["base"])))
     scores = {name: np.array([float(one[name]) for one in per_row]) for name in per_row[0]}
     replicas = training.columns(base_models, rows)

@@ -16,7 +16,7 @@ from cgjax import config as configs
 from cgjax.analysis import masks as library
 from cgjax.analysis import stats
 from cgjax.config import over_parts, parts
-from cgjax.core import checkpoint, program, train, tree
+from cgjax.core import checkpoint, parallel, program, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.data.arrays import n_batches
@@ -154,7 +154,8 @@ def results_of(config, part: stages.Part) -> tuple[dict, dict]:
     if len(names) > 2:
         more = matrices(part, names)
         metrics, arrays = metrics | more[0], arrays | more[1]
-    arrays |= layers(part) | overlaps(part)
+    with parallel.on_host():  # its operations are many and small
+        arrays |= layers(part) | overlaps(part)
     say_runs(part.registered, names)
     return metrics, arrays
 

@@ -232,18 +232,17 @@ def built(config) -> Task:
 
 
 def oracle(config, params, target: int) -> dict:
-    """The mask of a subroutine, known from the construction: a tree like params."""
-    hidden, out = (jnp.zeros_like(params[name]["kernel"]) for name in ("hidden", "out"))
+    """The mask of a subroutine, known from the construction: a tree like params, in NumPy."""
+    shapes = {name: params[name]["kernel"].shape for name in ("hidden", "out")}
     if config.model.arch == "modular":
+        hidden, out = (np.zeros(shape, np.float32) for shape in shapes.values())
         units = slice(target * UNITS, (target + 1) * UNITS)
-        return {
-            "hidden": {"kernel": hidden.at[:, units].set(1.0)},
-            "out": {"kernel": out.at[units].set(1.0)},
-        }
+        hidden[:, units] = out[units] = 1
+        return {"hidden": {"kernel": hidden}, "out": {"kernel": out}}
     is_rule_word = columns(config.data.rule, config.data.number, target)[:, :1]
     return {
-        "hidden": {"kernel": jnp.broadcast_to(jnp.asarray(is_rule_word), hidden.shape)},
-        "out": {"kernel": out + 1},
+        "hidden": {"kernel": np.broadcast_to(np.float32(is_rule_word), shapes["hidden"])},
+        "out": {"kernel": np.ones(shapes["out"], np.float32)},
         "rest": None,
     }
 

@@ -74,7 +74,9 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
     family = masks.FAMILIES[options.family]
     sets = task.sets.rows
     per_epoch = steps_per_epoch(config, task)
-    like = tree.first(bases.params)
+    # Masks that learn need the shapes of the weights only. Other masks depend on the weights of
+    # their own base, which then are constants of the program.
+    like = jax.tree.map(lambda leaf: np.zeros(leaf.shape[1:], leaf.dtype), bases.params)
     on = tasks.layer_sets(task, like, tuple(options.layers))
     is_constant = options.get("head", "annealed") == "constant"
     heads = {name for name in on if is_constant and name.startswith("head/")}
@@ -90,8 +92,6 @@ def experiment(config, task: tasks.Task, bases: Bases, replicas: dict) -> progra
         data["other"] = _stacked([sets["train"][f"test_{i}"] for i in range(n)])
 
     def init(key, replica):
-        # Masks that learn need the shapes of the weights only; weights would be constants of the
-        # program. Other masks depend on the weights of their own base.
         weights = like if family.learns else tree.take(bases.params, replica["base"])
         return family.init(weights, lambda name: name in on, replica["s0"]), {}
 
