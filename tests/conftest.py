@@ -142,7 +142,7 @@ def _moved_by_numpy(primitive, move):
     def moved(*operands, **options):
         if all(map(_is_plain, operands)):
             given = {name: option for name, option in options.items() if option is not None}
-            with contextlib.suppress(TypeError, ValueError, Warning):
+            with contextlib.suppress(TypeError, ValueError, MemoryError, Warning):
                 return jax.device_put(np.array(move(*map(np.asarray, operands), **given)))
         return by_jax(*operands, **options)
 

@@ -93,25 +93,35 @@ def check_pixelwise(composition: Callable, points, component: int) -> None:
         return
     some = tuple(jnp.asarray(slot[:TRIED]) for slot in points)
     _check_positions(some[component], jax.eval_shape(composition, list(some)))
-    if _reach(composition, some, component) > 0:
+    if _reach(composition, some, component, *_tries(some[component].shape)) > 0:
         raise ValueError("the composition mixes positions: pass pixelwise=False")
 
 
+def _tries(shape):
+    """Random halves of the positions [TRIED, p, ..., 1], directions that move them [..., M]."""
+    rng = np.random.default_rng(0)
+    halves, directions = [], []
+    for _ in range(TRIED):
+        halves.append(rng.random(shape[:-1])[..., None] < 0.5)
+        # Not the same for all channels: a composition may look at their differences alone.
+        directions.append(np.where(halves[-1], rng.normal(size=shape), 0.0))
+    return np.stack(halves), np.stack(directions)
+
+
 @functools.partial(jax.jit, static_argnames=("composition", "component"))
-def _reach(composition, points, component):
+def _reach(composition, points, component, halves, directions):
     """What moving a random half of the positions changes at the others: 0 if C is pixelwise."""
     slot = points[component]
-    rng = np.random.default_rng(0)
-    worst = 0.0
-    for _ in range(TRIED):
-        moved = rng.random(slot.shape[:-1])[..., None] < 0.5
-        # Not the same for all channels: a composition may look at their differences alone.
-        direction = jnp.asarray(np.where(moved, rng.normal(size=slot.shape), 0.0), slot.dtype)
+
+    def of_try(half):
+        moved, direction = half
         _, change = jax.jvp(
             lambda value: composition(_replaced(points, component, value)), (slot,), (direction,)
         )
-        worst = jnp.maximum(worst, jnp.max(jnp.where(moved, 0.0, jnp.abs(change))))
-    return worst
+        return jnp.max(jnp.where(moved, 0.0, jnp.abs(change)))
+
+    # One after another: a program of all tries side by side compiles for longer than it runs.
+    return jnp.max(jax.lax.map(of_try, (halves, directions.astype(slot.dtype))))
 
 
 # --- matrices by the thousand ---------------------------------------------------------------------
@@ -186,8 +196,10 @@ def merged(composition, points, component, pixelwise, stacked):
     n_blocks = math.prod(slot.shape[1:-1]) if pixelwise else 1
     if not len(slot):  # no rows: everything is hidden
         return jnp.zeros((n_blocks, 0, math.prod(slot.shape[1:]) // n_blocks))
-    parts = _parts(points)
-    each = (_evidence(composition, part, component, pixelwise, stacked) for part in parts)
+    each = (
+        _evidence(composition, _filled(part), component, pixelwise, stacked, len(part[0]))
+        for part in _parts(points)
+    )
     whole = functools.reduce(functools.partial(_merge, stacked=stacked), each)
     check_finite(whole, "these slots")
     return whole
@@ -197,8 +209,18 @@ compiled_singular_values, compiled_spectrum = jax.jit(singular_values), jax.jit(
 
 
 @functools.partial(jax.jit, static_argnames=("composition", "component", "pixelwise", "stacked"))
-def _evidence(composition, points, component, pixelwise, stacked):
-    return together(blocks(composition, points, component, pixelwise), stacked)
+def _evidence(composition, points, component, pixelwise, stacked, n):
+    """That of the first n points."""
+    matrices = blocks(composition, points, component, pixelwise)
+    is_counted = jnp.arange(len(matrices)) < n
+    return together(jnp.where(is_counted[:, None, None, None], matrices, 0), stacked)
+
+
+def _filled(points):
+    """Points, the last one repeated up to a power of 2: other numbers need no other program."""
+    n = len(points[0])
+    rows = np.minimum(np.arange(1 << (n - 1).bit_length()), n - 1)
+    return points if len(rows) == n else tuple(slot[rows] for slot in points)
 
 
 def together(matrices, stacked):
@@ -225,7 +247,7 @@ def search(composition, points, component, pixelwise, judged, n_hidden):
     """
     n = min(len(points[0]), SEARCHED)
     some = tuple(slot[:n] for slot in points)
-    matrices = np.asarray(blocks(composition, some, component, pixelwise))[:, judged]
+    matrices = np.asarray(blocks(composition, _filled(some), component, pixelwise))[:n, judged]
 
     def sigma(chosen):
         return np.asarray(compiled_singular_values(matrices[list(chosen)].sum(axis=0)))
@@ -264,7 +286,7 @@ def leak(composition, points, component, pixelwise, vectors, hidden):
     directions = vectors * hidden[:, None, :]
     worst = np.zeros(len(hidden))
     for part in _parts(points):
-        matrices = blocks(composition, part, component, pixelwise)
+        matrices = blocks(composition, _filled(part), component, pixelwise)
         worst = np.maximum(worst, np.asarray(_along(matrices, directions)))
     check_finite(worst, "points of unseen")
     return worst

@@ -1,5 +1,6 @@
 """Cells of a part: training sets and widths that are compared. A network of each seed has each."""
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -54,12 +55,13 @@ def of(config) -> list[Cell]:
     return list(dict.fromkeys(cells))
 
 
-def sizes(task: str, n: int, factors: int, graph: str, n_sizes: int) -> list[int]:
+@functools.cache  # drawing a set of thousands of combinations takes a second
+def sizes(task: str, n: int, factors: int, graph: str, n_sizes: int) -> tuple[int, ...]:
     """Sizes of training sets, at equal ratios, from half of a tree to all that is not held out."""
     members = tasks.members(task, (n, factors))
     drawn = draw(task, Cell(n, factors, 0, graph, 0, 0), 0)
     tried = np.geomspace(members.shape[1] / 2, len(drawn.order), n_sizes)
-    return np.unique(np.round(tried).astype(int)).tolist()
+    return tuple(np.unique(np.round(tried).astype(int)).tolist())
 
 
 def draw(task: str, cell: Cell, *seed: int) -> graphs.Draw:

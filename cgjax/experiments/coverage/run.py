@@ -57,7 +57,7 @@ def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
     """The networks of one part: `predict(params, tokens)`; the first axis of params is replicas."""
     by_name = dict(parts(config))
     name = checkpoint.choose(part, by_name, workdir)
-    made = experiment(by_name[name])
+    made = experiment(by_name[name], {})
     params, _, steps = checkpoint.read_trained(
         pathlib.Path(workdir) / name, train.replica_names(made), step
     )
@@ -68,8 +68,8 @@ def load(config, workdir, part: str = "", step=None) -> checkpoint.Loaded:
 
 
 def plan(config) -> dict:
-    """How large each part's training is."""
-    return {name: program.training_size(experiment(part), part) for name, part in parts(config)}
+    """How large each part's training is; no training sets are drawn."""
+    return {name: program.training_size(experiment(part, {}), part) for name, part in parts(config)}
 
 
 def check(config) -> None:
@@ -131,15 +131,20 @@ def network(config, task: tasks.Task):
     return models.build(config.model.name, task.n_outputs, max(config.model.widths))
 
 
-def training_sets(config) -> tuple[dict, np.ndarray]:
-    """Orders, held-out combinations with weights, targets; and which of them a replica has."""
-    sets = {}  # {(seed, cell without width and size): row}
+def kinds_of_sets(config) -> tuple[list[tuple], np.ndarray]:
+    """(seed, cell without width and size) of each training set; and which of them a replica has."""
+    sets, known = {}, cells.of(config)
     rows = [
         sets.setdefault((seed, cell._replace(width=0, size=0)), len(sets))
         for seed in config.train.seeds
-        for cell in cells.of(config)
+        for cell in known
     ]
-    draws = [cells.draw(config.data.task, cell, config.data.seed, seed) for seed, cell in sets]
+    return list(sets), np.array(rows, np.int32)
+
+
+def training_sets(config, kinds: list[tuple]) -> dict:
+    """Orders, held-out combinations with weights, targets; kinds: as in `kinds_of_sets`."""
+    draws = [cells.draw(config.data.task, cell, config.data.seed, seed) for seed, cell in kinds]
 
     def padded(arrays):
         joined = np.zeros((len(arrays), max(map(len, arrays))), np.int32)
@@ -149,15 +154,20 @@ def training_sets(config) -> tuple[dict, np.ndarray]:
 
     fields = {name: padded([getattr(draw, name) for draw in draws]) for name in graphs.Draw._fields}
     ones = padded([np.ones(len(draw.held_out)) for draw in draws]).astype(np.float32)
-    return fields | {"is_held_out": ones}, np.array(rows, np.int32)
+    return fields | {"is_held_out": ones}
 
 
-def experiment(config) -> program.Experiment:
-    """All seeds and cells of one part as the training loop takes them."""
+def experiment(config, data=None) -> program.Experiment:
+    """All seeds and cells of one part as the training loop takes them.
+
+    data: {} where they are not needed; None draws them.
+    """
     task, batch_size = task_of(config), config.data.batch
     net, all_cells, all_cases = network(config, task), cells.of(config), cases(config)
-    sets, rows = training_sets(config)
+    kinds, rows = kinds_of_sets(config)
     axes = grid(config)
+    if data is None:
+        data = {"task": task.data, "sets": training_sets(config, kinds)}
 
     def examples(data, replica, combinations, key):
         truth = data["sets"]["truth"][replica["set"], combinations]
@@ -207,7 +217,7 @@ def experiment(config) -> program.Experiment:
     }
     steps = config.train.steps
     return program.Experiment(
-        data={"task": task.data, "sets": sets},
+        data=data,
         replicas=with_numbers(replicas, lr=config.optim.lr),
         init=init,
         plan=None,

@@ -64,18 +64,18 @@ class Subject(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What a program trains on, and the pairs that it trains."""
+    """What a program trains, and the pairs that it trains."""
 
-    data: Any  # of the experiment
+    experiment: program.Experiment  # with its data
     subjects: tuple[Subject, ...]
 
 
 class Program(NamedTuple):
     """What is trained at once."""
 
-    experiment: program.Experiment  # its data may be missing: `make` draws them
+    experiment: program.Experiment  # of the right size; its data may be missing
     settings: Any  # the family's config, with durations in steps
-    make: Callable  # () -> Contents; takes seconds, which a dry run does not need
+    make: Callable  # () -> Contents; reads and draws data, which a dry run does not need
     join: Callable = lambda params, extra: params  # params and extra of a state -> params of f
     block: str = ""  # of its pairs, if it is not named as the family
 

@@ -57,6 +57,9 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     if config.row == PRETRAINED:
         return report(list(frozen_layers().pairs(config)), workdir, figures)
     settings = {name: adapters.settings_of(part_config) for name, part_config in parts(config)}
+    for name, part_config in parts(config):
+        if reason := adapters.missing(settings[name]):
+            raise BadInput(f"pair.row={part_config.pair.row}: {reason}")
     pairs = []
     for name, part_config in parts(config):
         pairs += of_program(part_config, settings[name], workdir / name, name)
@@ -100,8 +103,7 @@ def of_program(config, settings, folder: pathlib.Path, name: str) -> list[Pair]:
         return [Pair(**pair) for pair in saved["pairs"]]
     extra_predictors = own_predictors(config.eval.own)
     program = adapters.build(config, settings)
-    data, subjects = program.make()
-    experiment = program.experiment._replace(data=data)
+    experiment, subjects = program.make()
     starts = programs.SetUp(experiment, program.settings).init()
     state, _ = train.fit(experiment, program.settings, folder, name)
     before, after = (networks(program, each) for each in (starts, state))
@@ -129,13 +131,19 @@ def networks(program: Program, state):
 
 
 def plan(config) -> dict:
-    """How large each program's training is."""
+    """How large each program's training is, and what it needs that is not here."""
     if config.row == PRETRAINED:
         return {"": "frozen layers and linear probes: no network is trained"}
     sizes = {}
     for name, part_config in parts(config):
-        program = adapters.build(part_config, adapters.settings_of(part_config))
-        sizes[name] = programs.training_size(program.experiment, program.settings)
+        settings = adapters.settings_of(part_config)
+        reason = adapters.missing(settings)
+        if reason and settings.family == "subnetworks":  # the weights decide the size
+            sizes[name] = reason
+            continue
+        program = adapters.build(part_config, settings)
+        size = programs.training_size(program.experiment, program.settings)
+        sizes[name] = size | {"note": reason}
     return sizes
 
 

@@ -114,11 +114,13 @@ def test_later_pairs_do_not_change_which_of_the_first_are_held_out():
     assert drawn == {name for name, pair in first.items() if pair["held_out"]}
 
 
-def test_data_sets_and_weights_that_are_absent_are_named(monkeypatch):
+def test_data_sets_and_weights_that_are_absent_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "is_here", lambda name: False)
-    part = config("resistance:mnist", ("data.widths=(2,3)",))
-    with pytest.raises(BadInput, match="it needs the data set mnist"):
-        adapters.settings_of(part)
+    later = configs.load("predict:later,paper", {})
+    monkeypatch.setattr(adapters, "build", lambda *arguments: pytest.fail("a program is built"))
+    with pytest.raises(BadInput, match="row=resistance:mnist: it needs the data set mnist"):
+        run.run(later, tmp_path)
+    assert not list(tmp_path.iterdir())  # nothing is trained before
 
 
 def test_supports_of_sprites():
@@ -217,3 +219,22 @@ def test_a_dry_run_makes_no_data(monkeypatch, capsys):
         "plane_plain: 186 parameters x 18 replicas, 5,000 steps, state 0.0 MB",
     ):
         assert f"\n{line}\n" in said
+
+
+@pytest.mark.usefixtures("one_device")
+def test_a_dry_run_needs_no_data_set(monkeypatch, capsys):
+    """Digits and images are read when they are trained on; the plan names those that are absent."""
+
+    def refuse(*arguments, **options):
+        pytest.fail("a data set is read")
+
+    monkeypatch.setattr(sources, "is_here", lambda name: False)
+    for reads in ("load", "synthetic"):
+        monkeypatch.setattr(sources, reads, refuse)
+    names = ("digits_deep", "images_cd_1_20")
+    command = ["--config=predict:later,paper", f"--parts={','.join(names)}", "--dry_run"]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    for name in names:
+        (line,) = (line for line in said.splitlines() if line.startswith(f"{name}: "))
+        assert " parameters x " in line and line.endswith("set mnist, which is not here")

@@ -16,9 +16,10 @@ from cgjax import plots
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import Access, opened
 from cgjax.data import raw
-from cgjax.experiments.resistance import control, figures, run
+from cgjax.experiments.resistance import control, figures, run, scan
 from cgjax.experiments.resistance import pairs as of_pairs
 from cgjax.experiments.resistance import plane as of_plane
+from cgjax.main import main
 from cgjax.published import CLAIMS
 from cgjax.published.claims import CLAIMS as EVERY
 from cgjax.published.results import print_table, summary
@@ -54,6 +55,27 @@ def test_pairs_of_runs_start_alike_and_part(plane):
     assert np.any(x[:, 0, :, 1] != x[:, 1, :, 1])
     logits_at_start = arrays["panels"][0]
     np.testing.assert_array_equal(logits_at_start[:, 0], logits_at_start[:, 1])
+
+
+@pytest.mark.parametrize("row", ["demo", "scan"])
+def test_a_dry_run_makes_no_data(row, monkeypatch, capsys):
+    """The plan of the largest size takes seconds, and needs no MNIST."""
+
+    def refuse(*arguments, **options):
+        pytest.fail("data are made")
+
+    for module, makes in ((of_plane, "draw_sets"), (of_pairs, "load_digits"), (scan, "encode")):
+        monkeypatch.setattr(module, makes, refuse)
+    assert main([f"--config=resistance:{row},paper", "--dry_run"]) == 0
+    said = capsys.readouterr().out
+    for line in {
+        "demo": (
+            "digits: 1,145,930 parameters x 40 replicas, 200 steps, state 550.0 MB",
+            "plane: 186 parameters x 40 replicas, 25,600 steps, state 0.0 MB",
+        ),
+        "scan": ("scan: 40,584 parameters x 15 replicas, 2,000 steps, state 7.3 MB",),
+    }[row]:
+        assert f"\n{line}\n" in said
 
 
 def test_figures_are_drawn(plane):

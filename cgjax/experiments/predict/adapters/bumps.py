@@ -63,7 +63,7 @@ def program(config, settings) -> Program:
                     unknown=composition_of(settings, seed_sets[0], shown),
                 )
             )
-        return Contents(experiment.data, tuple(subjects))
+        return Contents(experiment, tuple(subjects))
 
     return Program(experiment, settings, make)
 

@@ -49,7 +49,7 @@ def program(config, settings) -> Program:
                         parts=parts,
                     )
                 )
-        return Contents(experiment.data, tuple(subjects))
+        return Contents(experiment, tuple(subjects))
 
     return Program(
         experiment,
@@ -84,9 +84,8 @@ def images_program(config, settings) -> Program:
     if len(settings.data.tasks) > 1 or len(settings.data.distances) > 1:
         raise BadInput("a pair of images has one data.tasks and one data.distances")
     (task_name,), (distance,) = settings.data.tasks, settings.data.distances
-    images = study.load_images(settings, task_name, distance)
-    in_steps, net, task = study.in_steps(settings, images), study.network(settings), images.task
-    experiment = study.build(in_steps, images)
+    blank = study.load_images(settings, task_name, distance, labels_only=True)
+    in_steps, net, task = study.in_steps(settings, blank), study.network(settings), blank.task
 
     def f(variables, x):
         return net.apply(variables, x)[:, None]
@@ -96,6 +95,7 @@ def images_program(config, settings) -> Program:
         return net.apply(variables, x, tap=-2)
 
     def make():
+        images = study.load_images(settings, task_name, distance)
         # All seeds have the same combinations in the same order.
         rows = images.sets[0].val_1.combination
         known, unseen = (
@@ -129,10 +129,10 @@ def images_program(config, settings) -> Program:
             score=r2,
             parts=parts,
         )
-        return Contents(experiment.data, (subject,))
+        return Contents(study.build(in_steps, images), (subject,))
 
     return Program(
-        experiment,
+        study.build(in_steps, blank),
         in_steps,
         make,
         lambda params, extra: {"params": params, **extra},

@@ -32,6 +32,7 @@ BINS = 8  # values of each coordinate, for predictors that need values
 def program(config, settings) -> Program:
     """Every start and penalty on setting A; the square that training never shows is unseen."""
     members, size = plane.settings(settings), f"{_kind(settings.model)}_{settings.model.width}"
+    experiment = plane.experiment(settings, data={})
 
     def make():
         points_drawn = plane.points_of(settings)
@@ -59,9 +60,9 @@ def program(config, settings) -> Program:
             for member in members
         ]
         subjects = _subjects(settings, plane, pairs_of_members, layer, 2)
-        return Contents(points_drawn, subjects)
+        return Contents(experiment._replace(data=points_drawn), subjects)
 
-    return Program(plane.experiment(settings, data={}), plane.in_steps(settings), make)
+    return Program(experiment, plane.in_steps(settings), make)
 
 
 def _subjects(settings, module, pairs_of_members, layer, n_classes: int) -> tuple[Subject, ...]:
@@ -111,13 +112,14 @@ def digits_program(config, settings) -> Program:
     if max(settings.data.widths) == C or min(settings.data.rhos) < 1:
         raise BadInput("a pair of digits holds labels out: set data.widths below 10, data.rhos=1")
     model, members, seeds = settings.model, pairs.settings(settings), settings.train.seeds
-    net, experiment = pairs.network(settings), pairs.experiment(settings)
+    net, experiment = pairs.network(settings), pairs.experiment(settings, data={})
 
     def layer(params, x):
         return nn.relu(captured(net, "dense_0", {"params": params}, x))
 
     def make():
-        images = jax.tree.map(jnp.asarray, experiment.data["train"])
+        digits = pairs.digits(settings)
+        images = jax.tree.map(jnp.asarray, digits["train"])
         pairs_of_members = []
         for member in members:
             # The first label of a member is its width, if there are several.
@@ -127,7 +129,7 @@ def digits_program(config, settings) -> Program:
             data = tuple(_digits_data(config, settings, images, width, seed) for seed in seeds)
             pairs_of_members.append((f"width_{width}", name, data))
         subjects = _subjects(settings, pairs, pairs_of_members, layer, C)
-        return Contents(experiment.data, subjects)
+        return Contents(experiment._replace(data=digits), subjects)
 
     return Program(experiment, pairs.in_steps(settings), make, block="digits")
 
@@ -250,7 +252,7 @@ def scan_program(config, settings) -> Program:
                     parts=WORDS,
                 )
             )
-        return Contents(experiment.data, tuple(subjects))
+        return Contents(experiment, tuple(subjects))
 
     return Program(experiment, settings, make, block="scan")
 

@@ -110,7 +110,7 @@ def program(config, settings) -> Program:
                 )
             )
         data = {"z": z, "images": images, "masks": masks}
-        return Contents(data, tuple(subjects))
+        return Contents(experiment._replace(data=data), tuple(subjects))
 
     return Program(experiment, settings, make)
 

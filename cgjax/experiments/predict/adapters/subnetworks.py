@@ -26,7 +26,7 @@ def program(config, settings) -> Program:
     return Program(
         experiment,
         bases.in_steps(settings, task),
-        lambda: Contents(experiment.data, (subject_of(config, settings, task),)),
+        lambda: Contents(experiment, (subject_of(config, settings, task),)),
         block="language" if settings.model.start == "pretrained" else "",
     )
 
