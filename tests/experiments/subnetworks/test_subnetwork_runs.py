@@ -222,6 +222,29 @@ def test_random_weights_take_the_configurations_of_trained_ones(modular, monkeyp
         study.check(configs.some_parts(config, "random_weights"))
 
 
+def test_a_program_traced_before_its_bases_exist_is_that_of_the_masks(monkeypatch, tmp_path):
+    config = part("controls", "template")
+    task, seeds = stages.task_of(config), np.array(config.train.seeds)
+    params = jax.vmap(task.init)(jax.vmap(jax.random.key)(seeds))
+    base_models = bases.Bases(params, {"base_seed": seeds}, {}, np.ones(len(seeds), bool))
+    traced = []
+
+    def trace(config, task, base_models, replicas, *others):
+        search = training.experiment(config, task, base_models, replicas)
+        traced.append(program.traced(search, training.in_steps(config, task)))
+        return training.TrainedMasks(replicas, {}, {}, {})
+
+    monkeypatch.setattr(training, "run", trace)
+    monkeypatch.setattr(tables, "make", lambda found, base_models, n: found.replicas)
+    stages.masked(config, task, base_models, tmp_path)
+    assert stages.masks_are_known(config)
+    traced.append(stages.traced(config)["masks"])
+    late, ahead = ([stage.as_text() for stage in one.stages] for one in traced)
+    assert late == ahead
+    for name, values in traced[0].experiment.replicas.items():
+        np.testing.assert_array_equal(values, traced[1].experiment.replicas[name], err_msg=name)
+
+
 def test_disjoint_masks_share_no_weight():
     keys = jax.random.split(jax.random.key(0), 2)
     scores = [{"w": jax.random.normal(key, (40,))} for key in keys]
