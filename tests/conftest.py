@@ -210,6 +210,16 @@ def pytest_collection_finish(session):
     gc.freeze()  # what is imported stays: no need to look at it again
 
 
+def pytest_sessionfinish(session):
+    gc.freeze()  # pytest collects twice before it ends, and each takes seconds
+
+
+@pytest.fixture
+def quick_collection():
+    """`gc.collect` looks at what the test makes, not at all that tests before it have left."""
+    gc.freeze()
+
+
 def coarse_layouts():
     """(place, name, function) of a layout that measures axes and their ticks once.
 

@@ -117,7 +117,7 @@ def test_a_signal_leaves_the_old_figure(tmp_path, small, monkeypatch, moment):
     assert [file.name for file in tmp_path.iterdir()] == ["figure.png"]
 
 
-def test_drawing_leaves_settings_and_global_figures_alone(tmp_path):
+def test_drawing_leaves_settings_and_global_figures_alone(tmp_path, quick_collection):
     before = dict(matplotlib.rcParams)
     fig = plots.heat_maps({"a": np.eye(3)}, (0, 1, 0, 1))
     plots.save(fig, tmp_path / "a.png")

@@ -23,6 +23,7 @@ import numpy as np
 from cgjax.analysis import checks
 from cgjax.analysis.arguments import checked, finite, flag, mask, number, psd, real
 from cgjax.analysis.salience import float64
+from cgjax.core import parallel
 
 # Dual coefficients above this, for a kernel of mean diagonal one, are beyond float64's precision.
 LARGEST = 1e6
@@ -621,20 +622,16 @@ def _newton(path, k, signs, costs, mask, border):
 
 
 # --- cholesky factors of many small matrices, safe if several calls are in one program ------------
-# On a CPU, LAPACK calls of jaxlib split a batch over XLA's threads and wait for them. Independent
-# calls of one program run on those same threads: if every thread waits for parts that no free
-# thread can run, the program deadlocks. A single matrix is not split, so on a CPU a batch is a loop
-# over its matrices, which is as fast at these sizes.
 
 
 def factorised(matrix: jax.Array) -> jax.Array:
     """The lower factor [n, n] of a positive definite matrix [n, n], NaN if it has none."""
-    return _one_at_a_time(_factorised, matrix)
+    return parallel.one_at_a_time(_factorised)(matrix)
 
 
 def solved(factor: jax.Array, sides: jax.Array) -> jax.Array:
     """x [n] or [n, k] with factor factor^T x = sides."""
-    return _one_at_a_time(_solved, factor, sides)
+    return parallel.one_at_a_time(_solved)(factor, sides)
 
 
 def _factorised(matrix):
@@ -643,10 +640,3 @@ def _factorised(matrix):
 
 def _solved(factor, sides):
     return jax.scipy.linalg.cho_solve((factor, True), sides)
-
-
-def _one_at_a_time(fn, *arrays):
-    """fn(*arrays); under vmap a loop on a CPU, one call for the batch elsewhere."""
-    if jax.default_backend() == "cpu":
-        fn = jax.custom_batching.sequential_vmap(fn)
-    return fn(*arrays)

@@ -5,6 +5,7 @@ import logging
 import math
 import os
 import pathlib
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -147,6 +148,17 @@ def on_host():
         return jax.default_device(jax.local_devices(backend="cpu")[0])
     except RuntimeError:  # such as with JAX_PLATFORMS=cuda
         return contextlib.nullcontext()
+
+
+def one_at_a_time(fn: Callable) -> Callable:
+    """`fn` of a single matrix; under vmap a loop on a CPU, one call for the batch elsewhere.
+
+    On a CPU, LAPACK calls of jaxlib split a batch over XLA's threads and wait for them. Independent
+    calls of one program, or of the programs of several devices, run on those same threads: if every
+    thread waits for parts that no free thread can run, the program deadlocks. A single matrix is
+    not split, and a loop over small matrices is as fast.
+    """
+    return jax.custom_batching.sequential_vmap(fn) if jax.default_backend() == "cpu" else fn
 
 
 def describe_devices() -> str:

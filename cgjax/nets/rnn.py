@@ -12,6 +12,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from cgjax.core import parallel
+
 PAD, END = 0, 1
 
 
@@ -28,9 +30,7 @@ class LSTM(nn.Module):
     reverse: bool = False
 
     def setup(self):
-        self.recurrent = self.param(
-            "recurrent", nn.initializers.orthogonal(), (self.features, 4 * self.features)
-        )
+        self.recurrent = self.param("recurrent", _orthogonal, (self.features, 4 * self.features))
         self.bias = self.param("bias", _forget_bias_one, (4 * self.features,))
         self.kernel = nn.Dense(
             4 * self.features, use_bias=False, kernel_init=nn.initializers.glorot_uniform()
@@ -56,6 +56,12 @@ class LSTM(nn.Module):
     def step(self, carry, x):
         """One position: (state, cell) and x [B, d] -> (state, cell)."""
         return _gates(self.kernel(x) + self.bias[None] + carry[0] @ self.recurrent, carry[1])
+
+
+def _orthogonal(key, shape, dtype=jnp.float32):
+    """Orthogonal rows; a QR factorisation of each replica, one after the other on a CPU."""
+    draw = nn.initializers.orthogonal()
+    return parallel.one_at_a_time(lambda key: draw(key, shape, dtype))(key)
 
 
 def _forget_bias_one(key, shape, dtype=jnp.float32):

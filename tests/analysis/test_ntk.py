@@ -397,7 +397,7 @@ class Net:
         {"tile": 2, "algorithm": "vector"},
     ],
 )
-def test_f_is_not_kept_in_memory(mlp, how):
+def test_f_is_not_kept_in_memory(mlp, how, quick_collection):
     """A closure and its arrays are free once the caller drops it, and so are its programs."""
     params, x, _ = mlp
     net, scale = Net(2.0), jnp.full((), 3.0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from torch_nets import quick_key
 
+from cgjax.analysis.ntk.functions import equations
 from cgjax.nets import rnn
 
 NET = rnn.Seq2Seq(n_words=15, n_symbols=8)
@@ -139,3 +140,21 @@ def test_initial_values():
     np.testing.assert_array_equal(bias, np.repeat([0, 1, 0, 0], 12))  # the forget gate is open
     np.testing.assert_allclose(recurrent @ recurrent.T, np.eye(12), atol=1e-5)
     assert 0.03 < np.abs(words).max() <= 0.05
+
+
+def test_replicas_factorise_their_first_weights_one_after_the_other():
+    """On a CPU, a batch of factorisations in the programs of several devices does not end."""
+
+    def init(key):
+        return SMALL.init(key, COMMANDS, SYMBOLS)["params"]
+
+    keys = jax.random.split(jax.random.key(0), 3)
+    factorisations = [
+        equation
+        for equation in equations(jax.make_jaxpr(jax.vmap(init))(keys).jaxpr)
+        if equation.primitive.name in ("qr", "geqrf", "householder_product")
+    ]
+    assert factorisations and all(each.invars[0].aval.ndim == 2 for each in factorisations)
+    recurrent = jax.jit(jax.vmap(init))(keys)["decoder"]["recurrent"]
+    products = recurrent @ recurrent.swapaxes(1, 2)
+    np.testing.assert_allclose(products, np.broadcast_to(np.eye(12), (3, 12, 12)), atol=1e-5)
