@@ -358,7 +358,10 @@ def ranges(seeds) -> str:
 
 
 class Times:
-    """Times of runs, from recorded ones of the same row on the same kind of device."""
+    """Times of runs, from recorded ones on the same kind of device.
+
+    They are runs of the same row, and of rows that train the same program on other data.
+    """
 
     def __init__(self, record, device: str):
         self.kind, self.entries = standings.device_kind(device), {}
@@ -384,9 +387,12 @@ class Times:
             config.train.seeds = tuple(seeds)
         here, at_least, elsewhere = [], [], []
         for entry in self._recorded(target.family):
-            if entry["row"] != target.row or not entry.get("wall_s"):
+            if not entry.get("wall_s"):
                 continue
-            ratio = _work_ratio(configs.from_json(json.dumps(entry["config"])), config)
+            recorded = configs.from_json(json.dumps(entry["config"]))
+            if entry["row"] != target.row and not _is_same_program(recorded, config):
+                continue
+            ratio = _work_ratio(recorded, config)
             if ratio is None:
                 continue
             seconds = entry["wall_s"] * ratio
@@ -403,6 +409,19 @@ class Times:
             seconds, text = min(elsewhere)
             return None, f"unknown on this device; elsewhere {seconds:.0f} s: {text}"
         return None, "unknown: no run of this row and part is recorded"
+
+
+def _is_same_program(old, new) -> bool:
+    """Whether two rows without parts differ in data and durations only."""
+    if "parts" in old or "parts" in new:
+        return False
+    before, after = (
+        {key: value for key, value in leaves(config) if not key.startswith("data.")}
+        for config in (old, new)
+    )
+    fixed = [key for key in after if key.startswith(("model.", "optim."))]
+    same = before.keys() == after.keys() and all(before[key] == after[key] for key in fixed)
+    return same and old.data.get("batch") == new.data.get("batch")
 
 
 def _work_ratio(old, new) -> float | None:

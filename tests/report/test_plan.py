@@ -67,6 +67,19 @@ def test_open_claims_get_runs_with_seeds_and_times(record):
     assert new.seconds is None and "unknown on this device; elsewhere" in new.source
 
 
+def test_rows_that_train_the_same_program_tell_the_time_of_each_other(record):
+    """The least estimate counts: an old run of the row itself may be slower than today's."""
+    times = plans.Times(record, "1x cpu")
+    row = plans.Target("vectors", "compositional_diagonal", "paper", "")
+    seconds, source = times.of(row, tuple(range(5)))
+    assert seconds == pytest.approx(20.0) and "compositional_random" in source
+    write(record, "compositional_diagonal", [0.9] * 5, wall_s=500.0)
+    assert plans.Times(record, "1x cpu").of(row, tuple(range(5)))[0] == pytest.approx(20.0)
+    # Another model, or another batch, takes another time.
+    (record / "vectors" / "compositional_random-paper.json").unlink()
+    assert plans.Times(record, "1x cpu").of(row, tuple(range(5)))[0] == pytest.approx(500.0)
+
+
 def test_what_no_seeds_decide_is_said(record):
     write(record, "regularised_random", [0.5, 1.2, 0.87, 0.2, 1.4])
     runs, left = planned(record)
