@@ -203,8 +203,9 @@ class Needs:
         """The run that one number of a claim needs; None if no number of seeds decides."""
         new = self._new(claim.family, *side.place, claim.size)
         published = len(_seeds(self._config(f"{claim.family}:{side.place[0]},{claim.size}")))
+        stated = published and max(published, _stated_seeds(claim.family, *side.place))
         if side.recorded is None or not side.recorded.is_published:
-            return Need(new, (), published)
+            return Need(new, (), stated)
         run, metric = side.recorded.run, side.recorded.metric
         trained = _seeds(run["config"])
         # A number whose comparisons are decided, or lack the other number, needs no more seeds.
@@ -212,7 +213,8 @@ class Needs:
         n = max([0, *(seeds for seeds in wanted if seeds is not None)])
         n *= _seeds_per_value(metric, trained)
         if None in wanted or len(trained) < published:
-            n = max(published, n if math.isfinite(n) else 0)
+            enough = stated if None in wanted else published
+            n = max(enough, n if math.isfinite(n) else 0)
         elif math.isinf(n):
             return None
         if not n:
@@ -259,6 +261,12 @@ def _choice(run: dict) -> tuple[tuple, tuple]:
 
 def _seeds(config) -> tuple[int, ...]:
     return tuple(config.get("train", {}).get("seeds", ()))
+
+
+def _stated_seeds(family: str, row: str, metric: str) -> int:
+    """Over how many seeds a paper states the deviation of a number; 0 if it does not."""
+    number = PUBLISHED[family].get(row, {}).get(metric, {})
+    return number.get("n", 0) if number.get("spread") == "seeds" else 0
 
 
 def _is_pooled(metric: dict | None, trained) -> bool:

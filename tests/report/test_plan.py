@@ -67,6 +67,14 @@ def test_open_claims_get_runs_with_seeds_and_times(record):
     assert new.seconds is None and "unknown on this device; elsewhere" in new.source
 
 
+def test_a_row_that_was_never_run_gets_as_many_seeds_as_the_paper_has(record):
+    """One seed decides nothing, even where it is all that the row's own config has."""
+    config = configs.load("sprites:orthogonal_normal,paper")
+    claim = CLAIMS["sprites.orthogonal_normal.r2_all"]
+    (run,), _ = planned(record, [claim])
+    assert len(config.train.seeds) == 1 and run.seeds == (0, 1, 2, 3, 4)
+
+
 def test_rows_that_train_the_same_program_tell_the_time_of_each_other(record):
     """The least estimate counts: an old run of the row itself may be slower than today's."""
     times = plans.Times(record, "1x cpu")
