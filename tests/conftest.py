@@ -317,6 +317,16 @@ def files_are_read_once():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def draws_compile_like_the_rest():
+    """Runs compile random draws with little optimisation; here they have none, as all has."""
+    from cgjax.core import rng
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rng, "quick_options", lambda: None)
+        yield
+
+
 def pytest_unconfigure(config):
     if _OWN:  # the one that made it ends last
         shutil.rmtree(_CACHE, ignore_errors=True)
