@@ -190,13 +190,14 @@ with contextlib.suppress(ImportError, AttributeError):
 
 # The files that take longest, longest first: a long file that starts last leaves a core idle.
 LONGEST = (
-    "test_unread_keys", "test_notebooks", "test_subnetwork_runs", "test_lens_reports", "test_main",
-    "test_images", "test_lenses", "test_train", "test_models", "test_identify", "test_bump_figures",
-    "test_support_studies", "test_upsample_kernel", "test_ntk", "test_under_jit", "test_vectors",
-    "test_support", "test_trust", "test_machines", "test_kernels_bench", "test_decoders",
-    "test_scenes", "test_staged_resnet", "test_bump_training", "test_resistance_runs",
-    "test_counterexamples", "test_dependence", "test_sweep", "test_report", "test_precision",
-    "test_pairs", "test_coverage", "test_upsample_loss",
+    "test_unread_keys", "test_notebooks", "test_identify", "test_subnetwork_runs", "test_ntk",
+    "test_machines", "test_images", "test_main", "test_train", "test_models", "test_lenses",
+    "test_under_jit", "test_lens_reports", "test_trust", "test_kernels_bench",
+    "test_support_studies", "test_scenes", "test_decoders", "test_upsample_kernel",
+    "test_resistance_runs", "test_bump_training", "test_pairs", "test_dependence", "test_sweep",
+    "test_bump_figures", "test_run", "test_claims", "test_support", "test_vectors",
+    "test_staged_resnet", "test_masks", "test_report", "test_precision", "test_bump_turning",
+    "test_plots", "test_upsample_loss", "test_dense", "test_coverage", "test_counterexamples",
 )  # fmt: skip
 
 
