@@ -190,13 +190,14 @@ with contextlib.suppress(ImportError, AttributeError):
 
 # The files that take longest, longest first: a long file that starts last leaves a core idle.
 LONGEST = (
-    "test_unread_keys", "test_notebooks", "test_subnetwork_runs", "test_lens_reports", "test_main",
-    "test_images", "test_lenses", "test_train", "test_models", "test_identify", "test_bump_figures",
-    "test_support_studies", "test_upsample_kernel", "test_ntk", "test_under_jit", "test_vectors",
-    "test_support", "test_trust", "test_machines", "test_kernels_bench", "test_decoders",
-    "test_scenes", "test_staged_resnet", "test_bump_training", "test_resistance_runs",
-    "test_counterexamples", "test_dependence", "test_sweep", "test_report", "test_precision",
-    "test_pairs", "test_coverage", "test_upsample_loss",
+    "test_unread_keys", "test_notebooks", "test_identify", "test_subnetwork_runs", "test_ntk",
+    "test_machines", "test_images", "test_main", "test_train", "test_models", "test_lenses",
+    "test_under_jit", "test_lens_reports", "test_trust", "test_kernels_bench",
+    "test_support_studies", "test_scenes", "test_decoders", "test_upsample_kernel",
+    "test_resistance_runs", "test_bump_training", "test_pairs", "test_dependence", "test_sweep",
+    "test_bump_figures", "test_run", "test_claims", "test_support", "test_vectors",
+    "test_staged_resnet", "test_masks", "test_report", "test_precision", "test_bump_turning",
+    "test_plots", "test_upsample_loss", "test_dense", "test_coverage", "test_counterexamples",
 )  # fmt: skip
 
 
@@ -314,6 +315,16 @@ def files_are_read_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(report, "_read_entry", entry)
         patch.setattr(config, "compile", functools.cache(compile), raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def draws_compile_like_the_rest():
+    """Runs compile random draws with little optimisation; here they have none, as all has."""
+    from cgjax.core import rng
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rng, "quick_options", lambda: None)
         yield
 
 

@@ -89,8 +89,12 @@ SQUARES = {  # name: (sample of the unit square, whether it determines f)
 UNDECIDED = {("cross", "blend")}
 
 
+# The attack below has every composition with every support, this one too.
+CURVED = pytest.param("curved", marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize("name", SQUARES)
-@pytest.mark.parametrize("composition", COMPOSITIONS)
+@pytest.mark.parametrize("composition", ["add", "multiply", "blend", CURVED])
 def test_supports_in_the_unit_square(name, composition):
     sample, expected = SQUARES[name]
     if (name, composition) in UNDECIDED:

@@ -102,7 +102,7 @@ def test_medians_and_their_intervals():
     assert np.isnan(stats.median_and_interval(np.arange(5.0))[1:]).all()
 
 
-@pytest.mark.parametrize("n", (3, pytest.param(5, marks=pytest.mark.slow), 10))
+@pytest.mark.parametrize("n", (3, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 10))))
 def test_the_interval_by_drawing_covers_a_mean_of_few_values(n):
     """Percentiles of the draws cover 0.77 at n = 3 and 0.85 at n = 5."""
     rng = np.random.default_rng(n)

@@ -92,7 +92,8 @@ def test_another_thread_leaves_handlers_alone():
 
 
 @pytest.mark.usefixtures("one_device")
-@pytest.mark.parametrize("in_main", ["healthy", "diverging"])
+# The failing model in the main thread, without checkpoints: sprites/test_run.
+@pytest.mark.parametrize("in_main", ["healthy", pytest.param("diverging", marks=pytest.mark.slow)])
 def test_a_model_beside_one_that_failed_saves_and_stops(in_main, tmp_path, monkeypatch):
     """Either may be the one in the main thread; the error is that of the model that failed."""
     settings = toy.config(seeds=(3,))
