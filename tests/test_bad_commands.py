@@ -115,6 +115,7 @@ A --extend --dry_run                    | nothing to --extend
 --config=sprites:diagonal,papr          | unknown size 'papr'; 'paper'
 --config=sprites:papr                   | unknown row 'papr'; 'paper'
 --config=sprites:smoke,diagonal         | the row comes before the size, diagonal,smoke
+--config=sprites:smoke,fast              | has two sizes
 --config=sprites:diagonal,fast,smoke,9  | unknown row
 --config=sprites:../../etc/passwd       | unknown row '../../etc/passwd'
 --config=sprites:/etc,smoke             | unknown row '/etc'

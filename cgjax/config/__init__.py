@@ -35,6 +35,8 @@ def split_variant(arg: str, rows) -> tuple[str, str]:
         size = names.pop()
     if not names:
         return "demo", size
+    if names[-1] in SIZES and names[-1] not in rows:
+        raise BadInput(f"'{arg}' has two sizes: give one")
     if len(names) == 2 and names[0] in rows:
         known = ", ".join(SIZES)
         raise BadInput(f"unknown size '{names[1]}'{nearest(names[1], SIZES)}: sizes are {known}")

@@ -458,6 +458,18 @@ def test_a_search_finds_what_a_task_needs(family):
     assert search.losses.shape == (80,) and search.losses[-1] < 0.05 < search.losses[0]
 
 
+def test_a_target_may_have_several_inputs():
+    """As in odd one out, where four inputs have one answer."""
+
+    def loss(outputs, y):
+        return jnp.mean((outputs.reshape(-1, 2).sum(axis=1) - y) ** 2)
+
+    batch = (jnp.ones((4, 2)), jnp.ones(2))
+    f = lambda params, x: x @ params["kernel"]  # noqa: E731
+    found = masks.search(f, {"kernel": jnp.ones(2)}, loss, [batch], epochs=1)
+    assert np.isfinite(found.losses).all()
+
+
 def test_masks_are_saved_and_read(tmp_path):
     given = {"a": {"kernel": (W > 0) * 1.0, "bias": None}, "b": {"kernel": None}}
     masks.save(tmp_path / "masks.npz", given)

@@ -469,7 +469,8 @@ def search(
     """A mask with which f has a low loss; the weights stay as they are.
 
     f: params, x -> outputs. loss: outputs, y -> number, the mean over a batch. batches: a sequence
-    of (x, y) of one shape, passed `epochs` times. where: the leaves to mask, as in `selected`.
+    of (x, y) of one shape, arrays or trees of arrays [n, ...], passed `epochs` times; x may have
+    the same number of rows for each row of y. where: the leaves to mask, as in `selected`.
     penalty: the cost of one kept weight. s0: the first score, or the share to keep first for hard
     concrete. family: of FAMILIES; key draws the noise of hard concrete. Defaults are those of
     Lepori et al.
@@ -498,6 +499,7 @@ def search(
         raise ValueError("batches must be pairs (x, y) that all have the same shapes")
     checks.finite_leaves(batches=batches)
     data = jax.tree.map(lambda *leaves: jnp.stack(leaves), *batches)
+    _check_rows(*jax.tree.map(lambda leaf: leaf[0], tuple(data)))
     outputs = jax.eval_shape(f, params, batches[0][0])
     if (shape := jax.eval_shape(loss, outputs, batches[0][1]).shape) != ():
         raise ValueError(f"loss must return one number, got shape {shape}")
@@ -512,6 +514,15 @@ def search(
         raise ValueError("loss is not finite during the search: check f and loss, or lower lr")
     masks = kind.hard(s)
     return Search(masks, s, losses, kept(expand(masks, params)))
+
+
+def _check_rows(x, y):
+    """Raises an error unless x has as many rows as y, or a multiple: several for each target."""
+    (n_x,), (n_y,) = checks.samples(**{"batches: x": x}), checks.samples(**{"batches: y": y})
+    if n_x is None or (n_y and n_x % n_y):
+        raise ValueError(
+            f"batches: x has {n_x or 0} rows and y has {n_y}: x needs as many, or a multiple of it"
+        )
 
 
 @functools.partial(jax.jit, static_argnames=("f", "loss", "family", "epochs"))

@@ -61,7 +61,8 @@ def _is_hole(leaf):
 def matching(masks, params, name="masks", whole=False):
     """The masks, after a check that they are a tree like params and fit the weights.
 
-    whole: leaves have the shapes of the weights; masks of units are not enough.
+    A leaf has a number for each weight, or for each unit: [1, ..., n], n outputs on the last axis.
+    whole: for each weight only.
     """
     structures = [jax.tree.structure(arrays, is_leaf=_is_hole) for arrays in (masks, params)]
     if structures[0] != structures[1]:
@@ -71,11 +72,15 @@ def matching(masks, params, name="masks", whole=False):
         if m is None:
             return None
         m = real(name, m)
-        units = () if whole else (1,)
-        if m.ndim != jnp.ndim(w) or any(
-            a not in (*units, b) for a, b in zip(m.shape, jnp.shape(w))
-        ):
-            raise ValueError(f"{name} {m.shape} do not fit weights {jnp.shape(w)} of params")
+        weights = jnp.shape(w)
+        units = (1,) * (len(weights) - 1) + weights[-1:]
+        if m.shape != weights and (whole or m.shape != units):
+            wanted = (
+                f"{weights}" if whole or units == weights else f"{weights}, or {units} of units"
+            )
+            raise ValueError(
+                f"{name} {m.shape} do not fit weights of params: they must be {wanted}"
+            )
         return m
 
     return mapped(fit, masks, params)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cgjax.core import checkpoint, metrics, optim, parallel, program, signals, train, tree
-from cgjax.core.errors import BadInput
+from cgjax.core.errors import BadInput, Diverged
 from cgjax.core.logging import say
 from cgjax.core.replicas import with_numbers
 from cgjax.data import arrays
@@ -104,15 +104,20 @@ def _run(config, workdir: pathlib.Path, figures: bool, background, trainers, tog
 
     def fit(kind):
         trained, folder = experiment(config, built[kind], data), part(config, workdir, kind)[0]
-        return together.run(train.fit, trained, config, folder, kind, ahead.get(kind))
+        return together.run(_fit, trained, config, folder, kind, ahead.get(kind))
 
     others = {}
     if jax.default_backend() == "cpu":
         others = {kind: trainers.submit(fit, kind) for kind in list(built)[1:] if kind in ahead}
     else:  # the choice of kernels is timed, which needs a GPU that trains nothing
         concurrent.futures.wait(ahead.values())
+    diverged = {}
     for kind, model in built.items():
-        state, history = others[kind].result() if kind in others else fit(kind)
+        ended = others[kind].result() if kind in others else fit(kind)
+        if isinstance(ended, Diverged):
+            diverged[kind] = ended
+            continue
+        state, history = ended
         prefix = part(config, workdir, kind)[1]
         params = models.join(state.params, state.extra)
         results |= _results(config, history, prefix, kind)
@@ -133,6 +138,8 @@ def _run(config, workdir: pathlib.Path, figures: bool, background, trainers, tog
             figure_arrays |= panels.of_history(history, kind)
             if config.eval.curve:
                 figure_arrays |= beyond.curve_arrays(config, history, workdir)
+    if diverged:
+        raise _without(diverged, list(extra))
     for kind, future in levels.items():
         extra[kind] |= future.result()
     if figures:
@@ -141,6 +148,22 @@ def _run(config, workdir: pathlib.Path, figures: bool, background, trainers, tog
             figure_arrays |= future.result()
         draw_together(figure_arrays, {config.row: results}, folder)
     return results, figure_arrays, extra
+
+
+def _fit(experiment, config, folder, kind: str, ahead) -> tuple | Diverged:
+    """`train.fit`, or why its model has no result: training it again would end the same way."""
+    try:
+        return train.fit(experiment, config, folder, kind, ahead)
+    except Diverged as error:
+        return error
+
+
+def _without(diverged: dict, trained: list[str]) -> Diverged:
+    """The error of a run that has no results, because it lacks the models that diverged."""
+    lines = [f"{kind}: {error}" for kind, error in diverged.items()]
+    if trained:
+        lines.append(f"{', '.join(trained)}: trained and saved, cgjax.load reads it")
+    return Diverged("; ".join(lines) if len(lines) > 1 else str(*diverged.values()))
 
 
 def _draw_before_training(config, supports: dict, verdict: str, folder) -> dict:

@@ -272,7 +272,7 @@ def test_a_model_that_fails_ends_the_training_beside_it(failing, tmp_path, monke
 
     def fit(experiment, config, folder, kind, ahead):
         if kind == failing:
-            raise Diverged(f"{kind}: every replica turned non-finite")
+            raise BadInput(f"{kind}: no space left")
         deadline = time.monotonic() + 60
         with signals.patiently() as stop:
             while not stop and time.monotonic() < deadline:
@@ -286,6 +286,38 @@ def test_a_model_that_fails_ends_the_training_beside_it(failing, tmp_path, monke
     monkeypatch.setattr(panels.Painter, "compile", lambda _: None)
     config = configs.load("configs/sprites.py:smoke")
     assert len(config.model.kinds) == 2
-    with pytest.raises(Diverged, match=f"{failing}: every replica"):
+    with pytest.raises(BadInput, match=f"{failing}: no space left"):
         sprites.run(config, tmp_path, figures=False)
     assert ended == [True]
+
+
+@pytest.mark.parametrize("first", ["compositional", "monolithic"])
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])  # side by side, and one after the other
+def test_a_model_beside_one_that_diverges_goes_on(backend, first, tmp_path, monkeypatch):
+    """The next start would diverge at the same step, so that the other model would never end."""
+    ended = []
+
+    def fit(experiment, config, folder, kind, ahead):
+        with signals.patiently() as stop:
+            deadline = time.monotonic() + 0.2
+            while kind != first and not stop and time.monotonic() < deadline:
+                time.sleep(0.01)
+            ended.append((kind, bool(stop)))
+        raise Diverged(f"no number of {kind} is finite")
+
+    monkeypatch.setattr(train, "fit", fit)
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    uncompiled = types.SimpleNamespace(compile_all=lambda: None)
+    monkeypatch.setattr(program, "traced", lambda *_: uncompiled)
+    monkeypatch.setattr(panels.Painter, "compile", lambda _: None)
+    config = configs.load("configs/sprites.py:smoke")
+    line = "; ".join(f"{kind}: no number of {kind} is finite" for kind in config.model.kinds)
+    with pytest.raises(Diverged, match=f"^{line}$"):
+        sprites.run(config, tmp_path, figures=False)
+    assert sorted(ended) == [("compositional", False), ("monolithic", False)]
+
+
+def test_a_run_names_the_models_that_are_trained_beside_one_that_diverged():
+    error = sprites._without({"a": Diverged("lower optim.lr")}, ["b"])
+    assert str(error) == "a: lower optim.lr; b: trained and saved, cgjax.load reads it"
+    assert str(sprites._without({"a": Diverged("lower optim.lr")}, [])) == "lower optim.lr"
