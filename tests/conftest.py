@@ -86,87 +86,6 @@ with contextlib.suppress(ImportError, AttributeError):
         compiler._cache_read, compiler._cache_write = read_cache, write_cache
 
 
-# Outside of jit JAX compiles a program for every shape that is made into an array, broadcast,
-# reshaped, sliced, joined or converted: a third of all programs of the tests. NumPy moves the same
-# bits without one. What it is not sure to do alike (committed or weakly typed arrays, other types,
-# rounding to whole numbers, wrong shapes) is left to JAX. One name is private: with a version
-# without it the tests are only slower.
-NUMBERS = set("biuf")  # kinds of types that NumPy has too
-
-
-def _broadcast(values, shape, broadcast_dimensions):
-    whole = [1] * len(shape)
-    for axis, size in zip(broadcast_dimensions, values.shape, strict=True):
-        whole[axis] = size
-    return np.broadcast_to(values.reshape(whole), shape)
-
-
-def _convert(values, new_dtype, weak_type):
-    kind = np.dtype(new_dtype).kind
-    if weak_type or kind not in NUMBERS or (values.dtype.kind == "f" and kind in "iu"):
-        raise TypeError
-    return values.astype(new_dtype)
-
-
-def _dynamic_slice(values, *starts, slice_sizes):
-    if np.any(np.greater(slice_sizes, values.shape)):
-        raise ValueError
-    starts = np.clip(starts, 0, np.subtract(values.shape, slice_sizes))
-    return values[tuple(slice(i, i + n) for i, n in zip(starts, slice_sizes, strict=True))]
-
-
-def _slice(values, start_indices, limit_indices, strides=None):
-    if np.any(np.less(start_indices, 0)) or np.any(np.greater(limit_indices, values.shape)):
-        raise ValueError
-    strides = strides or (1,) * values.ndim
-    return values[tuple(map(slice, start_indices, limit_indices, strides))]
-
-
-def _join(*parts, dimension):
-    if len({part.dtype for part in parts}) > 1:
-        raise TypeError
-    return np.concatenate(parts, dimension)
-
-
-def _is_plain(operand):
-    """Numbers that no device was chosen for; keys and weakly typed numbers are others."""
-    if not isinstance(operand, np.ndarray | np.generic | jax.Array):
-        return False
-    is_special = getattr(operand, "committed", False) or getattr(operand, "weak_type", False)
-    return not is_special and getattr(operand.dtype, "kind", "") in NUMBERS
-
-
-def _moved_by_numpy(primitive, move):
-    by_jax = primitive.impl
-
-    def moved(*operands, **options):
-        if all(map(_is_plain, operands)):
-            given = {name: option for name, option in options.items() if option is not None}
-            with contextlib.suppress(TypeError, ValueError, MemoryError, Warning):
-                return jax.device_put(np.array(move(*map(np.asarray, operands), **given)))
-        return by_jax(*operands, **options)
-
-    primitive.def_impl(moved)
-
-
-if os.environ["JAX_PLATFORMS"] == "cpu":
-    with contextlib.suppress(ImportError, AttributeError):
-        from jax._src.core import stage_p
-
-        for primitive, move in {
-            stage_p: lambda values: values,
-            jax.lax.broadcast_in_dim_p: _broadcast,
-            jax.lax.convert_element_type_p: _convert,
-            jax.lax.reshape_p: lambda values, new_sizes: values.reshape(new_sizes),
-            jax.lax.squeeze_p: lambda values, dimensions: values.squeeze(dimensions),
-            jax.lax.transpose_p: lambda values, permutation: values.transpose(permutation),
-            jax.lax.slice_p: _slice,
-            jax.lax.dynamic_slice_p: _dynamic_slice,
-            jax.lax.concatenate_p: _join,
-        }.items():
-            _moved_by_numpy(primitive, move)
-
-
 # At every call of a network linen traces the initialiser of each parameter, to compare its shape
 # with that of the given value. Initialisers whose first argument is that very shape need no trace.
 # The class is private: with a version that has another the tests are only slower.
@@ -209,10 +128,6 @@ def pytest_collection_modifyitems(items):
 def pytest_collection_finish(session):
     gc.collect()
     gc.freeze()  # what is imported stays: no need to look at it again
-
-
-def pytest_sessionfinish(session):
-    gc.freeze()  # pytest collects twice before it ends, and each takes seconds
 
 
 @pytest.fixture
