@@ -16,6 +16,7 @@ import tempfile
 import time
 
 from cgjax.bench.harness import table
+from cgjax.core.errors import BadInput, command
 
 # What a run prints when a phase starts; phases repeat for each model of a run.
 PHASES = {
@@ -47,12 +48,15 @@ def measure(arguments: list[str]) -> None:
 
 
 def phases(arguments: list[str], folder: pathlib.Path, name: str) -> dict:
-    """{phase: (seconds, CPU seconds)} of one run; "all" is their sum."""
-    command = [sys.executable, "-m", "cgjax.main", *arguments, f"--workdir={folder / name}"]
+    """{phase: (seconds, CPU seconds)} of one run; "all" is their sum.
+
+    A run that fails has no times, and raises an error.
+    """
+    run_command = [sys.executable, "-m", "cgjax.main", *arguments, f"--workdir={folder / name}"]
     env = os.environ | {"CGJAX_CACHE": str(folder / "cache"), "PYTHONUNBUFFERED": "1"}
     started, total, text, phase = time.monotonic(), {}, "", "start"
     mark = (started, 0.0)
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(run_command, env=env, stdout=subprocess.PIPE) as process:
         while chunk := os.read(process.stdout.fileno(), 4096):
             now = (time.monotonic(), cpu_seconds(process.pid))
             text += chunk.decode(errors="replace")
@@ -60,8 +64,10 @@ def phases(arguments: list[str], folder: pathlib.Path, name: str) -> dict:
                 add(total, phase, mark, now)
                 mark, text = now, text[match.end() :]
                 phase = list(PHASES)[match.lastindex - 1]
-        usage = os.wait4(process.pid, 0)[2]
-        process.returncode = 0  # `wait4` has taken the exit status
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise BadInput(f"{' '.join(arguments)} ended with exit code {process.returncode}: no times")
     now = (time.monotonic(), usage.ru_utime + usage.ru_stime)
     add(total, phase, mark, now)
     total["all"] = (now[0] - started, now[1])
@@ -80,6 +86,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-if __name__ == "__main__":
-    config, *others = sys.argv[1:]
+@command
+def main(argv=None):
+    """Measures one run: a config, then flags of `cgjax.main`."""
+    config, *others = sys.argv[1:] if argv is None else argv
     measure([f"--config={config}", *others])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -7,6 +7,7 @@ import pytest
 
 from cgjax.bench import growth, harness, wait
 from cgjax.bench.harness import Asked
+from cgjax.core.errors import BadInput
 from cgjax.core.logging import compiling
 
 LINE = "import sys, os, time\nfor line in sys.stdin:\n    "
@@ -68,6 +69,14 @@ def test_phases_start_with_the_lines_of_a_run(monkeypatch, tmp_path):
     assert list(phases) == names
     assert all(wall >= 0 for wall, _ in phases.values())
     assert sum(wall for wall, _ in phases.values()) == pytest.approx(2 * phases["all"][0])
+
+
+def test_a_run_that_fails_has_no_times(capfd):
+    """A refused command ends in half a second, which is not the time of a run."""
+    with pytest.raises(BadInput, match="sprites:smok ended with exit code 2"):
+        wait.measure(["--config=sprites:smok"])
+    assert wait.main(["sprites:smok"]) == 2
+    assert "s, cached" not in capfd.readouterr().out
 
 
 def test_exponents_of_growth():
