@@ -230,9 +230,12 @@ def wald(coefficients: finite("k"), covariance: finite("k k"), contrast: finite(
     coefficients, covariance = (np.asarray(a, float) for a in (coefficients, covariance))
     contrast = _contrast(contrast)
     variance = float(contrast @ covariance @ contrast)
-    if variance < -1e-12:
+    size = np.abs(contrast)
+    rounding = 1e-12 * size @ np.abs(covariance) @ size + (1e-12 * size @ np.abs(coefficients)) ** 2
+    if variance < -rounding:
         raise ValueError(f"covariance gives the contrast a negative variance, {variance:.2g}")
-    estimate, error = float(contrast @ coefficients), math.sqrt(max(variance, 0.0))
+    variance = variance if variance > rounding else 0.0
+    estimate, error = float(contrast @ coefficients), math.sqrt(variance)
     z = estimate / error if error else math.nan
     return Wald(estimate, error, z, math.erfc(abs(z) / 2**0.5))
 
@@ -324,6 +327,7 @@ def sign_flip_test(values: finite("n"), clusters: labels("n"), seed: integer(0) 
     """
     which = _numbered(clusters)
     means = np.bincount(which, np.asarray(values, float)) / np.bincount(which)
+    means /= np.abs(means).max() or 1.0  # so that the rounding of sums has a known size
     return _share_as_large(_signs(len(means), seed) @ means, abs(means.sum()))
 
 

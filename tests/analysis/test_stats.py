@@ -283,6 +283,22 @@ def test_wild_clusters_find_what_is_there_and_no_more_than_signs_allow():
     assert 0 < stats.wild_cluster(*many, (1, 1)) < 1e-3
 
 
+@pytest.mark.parametrize("unit", [1e-15, 1e15])
+def test_p_does_not_depend_on_units(unit):
+    values, clusters = np.array([1.0, 2.0, 0.5, 3.0, 1.0]), np.arange(5)
+    assert stats.sign_flip_test(unit * values, clusters) == 2 / 32
+    y, design, clusters = drawn_study(np.random.default_rng(1), 8, -10.0)
+    assert stats.wild_cluster(unit * y, design, clusters, (0, 1)) == 2 / 2**8
+
+
+def test_a_variance_of_zero_may_be_rounded_below_it():
+    direction = np.array([1, -3.3])
+    test = stats.wald((1e6, -1e6), 1e12 * np.outer(direction, direction), (3.3, 1))
+    assert test.error == 0 and np.isnan(test.p)
+    with pytest.raises(ValueError, match="negative variance"):
+        stats.wald((1.0, 1.0), -1e-14 * np.eye(2), (1, 1))
+
+
 def test_p_against_a_null_sample_counts_what_is_as_far():
     null = np.linspace(-1, 1, 19)
     assert stats.null_p(-2.0, null, "below") == 1 / 20
