@@ -143,16 +143,20 @@ def verdict(values, published: dict, is_drawn: bool = True) -> Verdict:
     if values is None:
         return Verdict("not finite", math.nan, math.inf, tolerance)
     theirs = published_mean(published)
+    is_drawn = is_drawn and not published.get("computed")
     if published.get("factor"):
         floor = published.get("floor", 0.0)
         values, mean = np.maximum(values, floor), max(theirs.mean, floor)
         if min(values) <= 0:
+            if is_drawn and len(values) == 1:
+                return Verdict("underpowered", -math.inf, math.inf, tolerance)
             return Verdict("no match", -math.inf, 0.0, tolerance)
         values, theirs = np.log(values), Mean(math.log(mean), theirs.sd / mean, theirs.n)
-    ours = mean_of(values, is_drawn and not published.get("computed"))
+    ours = mean_of(values, is_drawn)
     if math.isnan(ours.sd):  # a single seed: the paper's deviation says how many would do
         ours = ours._replace(sd=theirs.sd if math.isfinite(theirs.n) else math.nan)
-    ours = ours._replace(beside=published.get("runs", math.inf))
+    runs = published.get("runs", 1 if published.get("n") == 1 else math.inf)  # one has no deviation
+    ours = ours._replace(beside=runs)
     return _equivalence(ours, theirs, tolerance, is_published=True)
 
 
@@ -197,6 +201,8 @@ def _equivalence(
 
 def _seeds(ours: Mean, decides) -> float | None:
     """The least number of seeds with which `decides(mean)` is true if mean and deviation stay."""
+    if math.isinf(ours.n):
+        return math.inf
     if math.isnan(ours.sd):
         return None
     low, high = max(int(ours.n), 1), MOST_SEEDS
@@ -282,8 +288,9 @@ def equal(
     """
     means = _sides(left, right, is_drawn, paired, some)
     if tolerance is None:
-        sizes = [abs(float(np.mean(side))) for side in (left, right)]
-        tolerance = SHARE * max(sizes)
+        known = (_known(np.atleast_1d(side), True) for side in (left, right))
+        sizes = [abs(float(np.mean(side))) for side in known if side is not None]
+        tolerance = SHARE * max(sizes, default=0.0)
     if means is None:
         return Verdict("not finite", math.nan, math.inf, tolerance)
     return _equivalence(*means, tolerance, parts)
