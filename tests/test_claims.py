@@ -241,6 +241,8 @@ def test_runs_that_the_paper_leaves_out(record):
     values = {"r2_all": [0.979, -0.06, 0.979], "r2_all (alive)": [0.979, 0.979]}
     record("sprites:orthogonal_rgba,paper", values)
     assert word(record, name) == "match"
+    record("sprites:orthogonal_rgba,paper", {"r2_all": [-0.06, -0.06], "r2_all (alive)": []})
+    assert word(record, name) == "not finite"  # it ran, and no seed lived
 
 
 def test_closed_forms_have_no_width(record):

@@ -250,7 +250,8 @@ def _candidates(place, entries, scales, claim) -> list[Found]:
         alive = f"{name} (alive)" if "left_out" in published else name
         metric = run["metrics"].get(alive, run["metrics"].get(name))
         is_made_up = name.startswith(tuple(map(str, run.get("made_up", ()))))
-        if metric and metric["values"] and not is_made_up:
+        none_lived = alive != name and alive in run["metrics"]  # if it has no values
+        if metric and (metric["values"] or none_lived) and not is_made_up:
             values = metric["values"]
             if claim.only:
                 values = [value for value in values if value is not None]
