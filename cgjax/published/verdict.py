@@ -184,19 +184,23 @@ def _equivalence(
     is_published: theirs is a published number, whose scatter does not count for a match.
     """
 
-    def width(ours):
+    def width(ours, theirs):
         return interval(ours._replace(beside=math.inf)) if is_published else interval(ours, theirs)
 
-    def word(ours):
+    def word(ours, theirs):
         distance = abs(ours.mean - theirs.mean)
-        if distance + width(ours) <= tolerance:
+        if distance + width(ours, theirs) <= tolerance:
             return "match"
         beyond = distance - interval(ours, theirs, level=LEVEL / parts) > tolerance
         return "no match" if beyond else "underpowered"
 
-    decided = word(ours)
-    seeds = _seeds(ours, lambda more: word(more) != decided) if decided == "underpowered" else None
-    return Verdict(decided, ours.mean - theirs.mean, width(ours), tolerance, seeds=seeds)
+    decided, seeds = word(ours, theirs), None
+    if decided == "underpowered" and is_published:
+        seeds = _seeds(ours, lambda more: word(more, theirs) != decided)
+    elif decided == "underpowered":
+        seeds = _seeds_of_all((ours, theirs), lambda more: word(*more) != decided)
+    difference = ours.mean - theirs.mean
+    return Verdict(decided, difference, width(ours, theirs), tolerance, seeds=seeds)
 
 
 def _seeds(ours: Mean, decides) -> float | None:
@@ -212,6 +216,24 @@ def _seeds(ours: Mean, decides) -> float | None:
         middle = (low + high) // 2
         low, high = (low, middle) if decides(ours._replace(n=middle)) else (middle, high)
     return high
+
+
+def _seeds_of_all(means, decides) -> float | None:
+    """`_seeds` of sides that are all ours: `decides(means)`; one with more seeds keeps them."""
+    drawn = [mean for mean in means if math.isfinite(mean.n)]
+    if not drawn:
+        return math.inf
+    if any(math.isnan(mean.sd) for mean in drawn):
+        return None
+
+    def with_more(fewest):
+        return [
+            mean._replace(n=max(mean.n, fewest.n)) if math.isfinite(mean.n) else mean
+            for mean in means
+        ]
+
+    fewest = min(drawn, key=lambda mean: mean.n)
+    return _seeds(fewest, lambda more: decides(with_more(more)))
 
 
 # --- our numbers against each other ---------------------------------------------------------------
@@ -237,7 +259,8 @@ def above(
     difference, width = means[0].mean - means[1].mean, interval(*means)
     if all(math.isinf(mean.n) for mean in means):
         return Verdict("match" if difference > 0 else "no match", difference, 0.0, 0.0)
-    p, seeds = p_of(means), _seeds_to_order(means, LEVEL / comparisons)
+    p, level = p_of(means), LEVEL / comparisons
+    seeds = _seeds_of_all(means, lambda more: p_of(more) < level)
     return ordered(Verdict("", difference, width, 0.0, p, seeds), p)
 
 
@@ -259,18 +282,6 @@ def ordered(verdict: Verdict, p: float | None) -> Verdict:
     if p is None or p >= LEVEL:
         return verdict._replace(word="underpowered", p=p)
     return verdict._replace(word="match" if verdict.difference > 0 else "no match", p=p)
-
-
-def _seeds_to_order(means, level: float) -> float | None:
-    drawn = [mean for mean in means if math.isfinite(mean.n)]
-    if any(math.isnan(mean.sd) for mean in drawn):
-        return None
-
-    def decides(fewest):  # the side with more seeds keeps them
-        more = (mean._replace(n=max(mean.n, fewest.n)) if mean in drawn else mean for mean in means)
-        return p_of(list(more)) < level
-
-    return _seeds(min(drawn, key=lambda mean: mean.n), decides)
 
 
 def equal(

@@ -140,6 +140,18 @@ def test_how_many_seeds_would_decide():
     assert above(seeds(order.seeds, 0.1, 0.2), 0.0).word == "match"
     assert above(seeds(order.seeds - 1, 0.1, 0.2), 0.0).word == "underpowered"
     assert above(seeds(3, 0.1, 0.2), 0.0, comparisons=10).seeds > order.seeds
+    # Two sides of ours both get more seeds, and one that is known has none.
+    for word, left, right in (("match", 0.5, 0.501), ("no match", 0.5, 0.54)):
+        sides = seeds(5, left, 0.03), seeds(4, right, 0.03)
+        same = equal(*sides, tolerance=0.02)
+        assert same.word == "underpowered" and 5 < same.seeds < 200
+        for n, expected in ((same.seeds, word), (same.seeds - 1, "underpowered")):
+            sides = seeds(n, left, 0.03), seeds(n, right, 0.03)
+            assert equal(*sides, tolerance=0.02).word == expected
+    near = seeds(3, 0.51, 0.02)
+    expected = verdict(near, told(0.5)).seeds
+    assert equal(0.5, near, tolerance=0.025).seeds == expected
+    assert equal(near, 0.5, tolerance=0.025).seeds == expected
     # Of two sides it counts the seeds of the one with fewer.
     many = seeds(100, 0.0, 0.2)
     order = above(seeds(5, 0.1, 0.2), many)
