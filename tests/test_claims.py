@@ -352,6 +352,20 @@ def test_orderings_of_one_row_are_a_family(record):
     assert 6 < standing.verdict.seeds < 20
 
 
+def test_seeds_are_for_the_orderings_that_are_corrected_together(record):
+    """Equalities of the row have no p, so that Holm's correction does not count them."""
+    claim = CLAIMS["coverage.two_blocks_of_addition_stay_apart"]
+    family = [c for c in CLAIMS.values() if (c.family, c.row) == ("coverage", "addition")]
+    n = sum(other.form not in ("value", "equal") for other in family)
+    assert n < sum(other.form != "value" for other in family)
+    values = [0.5, 0.9, 0.7, 0.6]
+    metrics = {side[1] for chain in claim.chains for side in chain if isinstance(side, tuple)}
+    record("coverage:addition,fast", dict.fromkeys(metrics, values))
+    (found,) = standings.standings(record.folder, [claim])
+    expected = verdicts.above(0.8, values, comparisons=n)
+    assert {verdict.seeds for *_, verdict in found.parts} == {expected.seeds}
+
+
 def test_what_is_of_the_published_scale():
     paper = configs.load("sprites:diagonal,paper")
     assert configs.is_published(paper) and configs.is_published(paper, "configs/sprites.py")

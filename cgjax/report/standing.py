@@ -329,7 +329,8 @@ def _compared(claim, left, right, scales, by_ratio: bool, n_parts: int) -> verdi
     if by_ratio and all(np.all(~(side <= 0)) for side in values):
         values = [np.log(side) for side in values]
     if claim.form != "equal":
-        return verdicts.above(*values, **options, comparisons=len(_family(claim)))
+        n_ordered = sum(other.form != "equal" for other in _family(claim))
+        return verdicts.above(*values, **options, comparisons=n_ordered)
     allowed = dict(claim.allowed)
     tolerance = math.log(allowed["factor"]) if by_ratio else allowed.get("tolerance")
     return verdicts.equal(*values, **options, tolerance=tolerance, parts=n_parts)
