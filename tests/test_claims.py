@@ -241,6 +241,8 @@ def test_runs_that_the_paper_leaves_out(record):
     values = {"r2_all": [0.979, -0.06, 0.979], "r2_all (alive)": [0.979, 0.979]}
     record("sprites:orthogonal_rgba,paper", values)
     assert word(record, name) == "match"
+    record("sprites:orthogonal_rgba,paper", {"r2_all": [-0.06, -0.06], "r2_all (alive)": []})
+    assert word(record, name) == "not finite"  # it ran, and no seed lived
 
 
 def test_closed_forms_have_no_width(record):
@@ -348,6 +350,20 @@ def test_orderings_of_one_row_are_a_family(record):
     assert standing.word == "underpowered" and "among 4 comparisons (Holm)" in standing.note
     assert f"about {standing.verdict.seeds} seeds would decide" in standings.comparison(standing)
     assert 6 < standing.verdict.seeds < 20
+
+
+def test_seeds_are_for_the_orderings_that_are_corrected_together(record):
+    """Equalities of the row have no p, so that Holm's correction does not count them."""
+    claim = CLAIMS["coverage.two_blocks_of_addition_stay_apart"]
+    family = [c for c in CLAIMS.values() if (c.family, c.row) == ("coverage", "addition")]
+    n = sum(other.form not in ("value", "equal") for other in family)
+    assert n < sum(other.form != "value" for other in family)
+    values = [0.5, 0.9, 0.7, 0.6]
+    metrics = {side[1] for chain in claim.chains for side in chain if isinstance(side, tuple)}
+    record("coverage:addition,fast", dict.fromkeys(metrics, values))
+    (found,) = standings.standings(record.folder, [claim])
+    expected = verdicts.above(0.8, values, comparisons=n)
+    assert {verdict.seeds for *_, verdict in found.parts} == {expected.seeds}
 
 
 def test_what_is_of_the_published_scale():

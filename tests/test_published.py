@@ -378,6 +378,14 @@ def test_failed_bases_are_kept_apart():
     assert all(e["mean"] > 0.9 for e in counted if "ViT" not in e["where"])
 
 
+def test_numbers_of_few_bases_say_how_many():
+    """Without a deviation the rule takes so many runs to scatter as ours do."""
+    rows = PUBLISHED["subnetworks"]
+    for diff in ("sub_diff", "abl_diff"):
+        assert rows["inside_contact"][f"resnet50/contact: {diff}"]["runs"] == 2
+    assert {entry["runs"] for entry in rows["vit"].values()} == {1}
+
+
 @pytest.mark.parametrize("family", PUBLISHED)
 def test_the_files_hold_literals_only(family):
     """And names of literals above them."""

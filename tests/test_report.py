@@ -80,6 +80,45 @@ def test_other_seeds_of_a_recorded_config_join_it(tmp_path):
     assert changed["metrics"]["r2_all"]["values"] == [0.8] and "earlier" not in changed
 
 
+def joined(tmp_path, *runs):
+    """The metrics of one entry, from runs (seeds, {metric: (values, seeds)}) of one config."""
+    for seeds, metrics in runs:
+        config = configs.load("configs/sprites.py:orthogonal_rgba,fast")
+        config.train.seeds = seeds
+        finish(tmp_path, config, {name: summary(*pair, None) for name, pair in metrics.items()})
+        path = report.add(tmp_path, record=tmp_path / "record")
+    metrics = json.loads(path.read_text())["metrics"]
+    return {name: (metric["values"], metric["seeds"]) for name, metric in metrics.items()}
+
+
+def test_seeds_that_lived_are_joined_with_those_of_a_run_without_dead_ones(tmp_path):
+    """Which has no numbers of its own for seeds that lived: all of its seeds did."""
+    alive = ((0, 1), {"r2_all": ([0.97, 0.98], (0, 1))})
+    dead = {
+        "r2_all": ([-0.06, 0.96], (2, 3)),
+        "r2_all (alive)": ([0.96], (3,)),
+        "collapsed": ([1.0, 0.0], (2, 3)),
+    }
+    found = joined(tmp_path / "a", alive, ((2, 3), dead))
+    assert found["r2_all (alive)"] == ([0.97, 0.98, 0.96], [0, 1, 3])
+    assert found["collapsed"] == ([0.0, 0.0, 1.0, 0.0], [0, 1, 2, 3])
+    found = joined(tmp_path / "b", ((2, 3), dead), alive)
+    assert found["r2_all (alive)"] == ([0.96, 0.97, 0.98], [3, 0, 1])
+    assert found["collapsed"] == ([1.0, 0.0, 0.0, 0.0], [2, 3, 0, 1])
+
+
+@pytest.mark.parametrize("seeds", ((0, 1), (0,)))
+def test_a_number_of_all_seeds_together_is_not_that_of_joined_seeds(tmp_path, seeds):
+    def metrics(seeds, exponent, p, share):
+        pooled = {"exponent": ([exponent], [0]), "p": ([p], []), "share": ([share], [0])}
+        return seeds, pooled | {"r2_all": ([0.9] * len(seeds), seeds)}
+
+    found = joined(tmp_path, metrics(seeds, 0.8, 0.1, 0.5), metrics((2, 3), 0.9, 0.2, 0.5))
+    assert found["r2_all"] == ([0.9] * (len(seeds) + 2), [*seeds, 2, 3])
+    assert found["exponent"] == found["p"] == ([], [])
+    assert found["share"] == ([0.5], [0])  # it does not depend on the seeds
+
+
 def test_losses_of_joined_seeds_keep_their_places(tmp_path):
     """Seeds that were recorded without a curve have none: the list is as long as the seeds."""
 

@@ -27,8 +27,8 @@ QUESTIONS = (
     (
         "How do errors grow outside the support?", "`support:bound`",
         (
-            ("By less than the predicted factor in all {{support/bound-default runs .0f}} recorded "
-             "runs, if errors of 10 % are assumed; the bound is loose: "
+            ("By less than the predicted factor for all {{support/bound-default runs .0f}} seeds "
+             "of recorded runs that end well, if errors of 10 % are assumed; the bound is loose: "
              "{{support/bound-default noise 0.1: share within a factor 5 .0%}} are within a factor "
              "5 of it.",
              ("support.amplification_bounds_recorded_errors", "support.the_bound_is_not_tight")),

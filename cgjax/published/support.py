@@ -214,7 +214,7 @@ CLAIMS = {
     },
     "amplification_bounds_recorded_errors": {
         "kind": "finding",
-        "sentence": "No recorded run's squared error grows more outside its support than the "
+        "sentence": "No recorded seed's squared error grows more outside its support than the "
         "amplification at a noise of 0.1 says",
         "computed": True,
         "where": "open question: approximate fit",
@@ -222,7 +222,7 @@ CLAIMS = {
     },
     "the_bound_is_not_tight": {
         "kind": "finding",
-        "sentence": "Fewer than half of these runs come within a factor 5 of that bound",
+        "sentence": "Fewer than half of these seeds come within a factor 5 of that bound",
         "computed": True,
         "where": "open question: approximate fit",
         "chains": [[0.5, ("bound", "noise 0.1: share within a factor 5")]],

@@ -143,16 +143,20 @@ def verdict(values, published: dict, is_drawn: bool = True) -> Verdict:
     if values is None:
         return Verdict("not finite", math.nan, math.inf, tolerance)
     theirs = published_mean(published)
+    is_drawn = is_drawn and not published.get("computed")
     if published.get("factor"):
         floor = published.get("floor", 0.0)
         values, mean = np.maximum(values, floor), max(theirs.mean, floor)
         if min(values) <= 0:
+            if is_drawn and len(values) == 1:
+                return Verdict("underpowered", -math.inf, math.inf, tolerance)
             return Verdict("no match", -math.inf, 0.0, tolerance)
         values, theirs = np.log(values), Mean(math.log(mean), theirs.sd / mean, theirs.n)
-    ours = mean_of(values, is_drawn and not published.get("computed"))
+    ours = mean_of(values, is_drawn)
     if math.isnan(ours.sd):  # a single seed: the paper's deviation says how many would do
         ours = ours._replace(sd=theirs.sd if math.isfinite(theirs.n) else math.nan)
-    ours = ours._replace(beside=published.get("runs", math.inf))
+    runs = published.get("runs", 1 if published.get("n") == 1 else math.inf)  # one has no deviation
+    ours = ours._replace(beside=runs)
     return _equivalence(ours, theirs, tolerance, is_published=True)
 
 
@@ -180,23 +184,29 @@ def _equivalence(
     is_published: theirs is a published number, whose scatter does not count for a match.
     """
 
-    def width(ours):
+    def width(ours, theirs):
         return interval(ours._replace(beside=math.inf)) if is_published else interval(ours, theirs)
 
-    def word(ours):
+    def word(ours, theirs):
         distance = abs(ours.mean - theirs.mean)
-        if distance + width(ours) <= tolerance:
+        if distance + width(ours, theirs) <= tolerance:
             return "match"
         beyond = distance - interval(ours, theirs, level=LEVEL / parts) > tolerance
         return "no match" if beyond else "underpowered"
 
-    decided = word(ours)
-    seeds = _seeds(ours, lambda more: word(more) != decided) if decided == "underpowered" else None
-    return Verdict(decided, ours.mean - theirs.mean, width(ours), tolerance, seeds=seeds)
+    decided, seeds = word(ours, theirs), None
+    if decided == "underpowered" and is_published:
+        seeds = _seeds(ours, lambda more: word(more, theirs) != decided)
+    elif decided == "underpowered":
+        seeds = _seeds_of_all((ours, theirs), lambda more: word(*more) != decided)
+    difference = ours.mean - theirs.mean
+    return Verdict(decided, difference, width(ours, theirs), tolerance, seeds=seeds)
 
 
 def _seeds(ours: Mean, decides) -> float | None:
     """The least number of seeds with which `decides(mean)` is true if mean and deviation stay."""
+    if math.isinf(ours.n):
+        return math.inf
     if math.isnan(ours.sd):
         return None
     low, high = max(int(ours.n), 1), MOST_SEEDS
@@ -206,6 +216,24 @@ def _seeds(ours: Mean, decides) -> float | None:
         middle = (low + high) // 2
         low, high = (low, middle) if decides(ours._replace(n=middle)) else (middle, high)
     return high
+
+
+def _seeds_of_all(means, decides) -> float | None:
+    """`_seeds` of sides that are all ours: `decides(means)`; one with more seeds keeps them."""
+    drawn = [mean for mean in means if math.isfinite(mean.n)]
+    if not drawn:
+        return math.inf
+    if any(math.isnan(mean.sd) for mean in drawn):
+        return None
+
+    def with_more(fewest):
+        return [
+            mean._replace(n=max(mean.n, fewest.n)) if math.isfinite(mean.n) else mean
+            for mean in means
+        ]
+
+    fewest = min(drawn, key=lambda mean: mean.n)
+    return _seeds(fewest, lambda more: decides(with_more(more)))
 
 
 # --- our numbers against each other ---------------------------------------------------------------
@@ -231,7 +259,8 @@ def above(
     difference, width = means[0].mean - means[1].mean, interval(*means)
     if all(math.isinf(mean.n) for mean in means):
         return Verdict("match" if difference > 0 else "no match", difference, 0.0, 0.0)
-    p, seeds = p_of(means), _seeds_to_order(means, LEVEL / comparisons)
+    p, level = p_of(means), LEVEL / comparisons
+    seeds = _seeds_of_all(means, lambda more: p_of(more) < level)
     return ordered(Verdict("", difference, width, 0.0, p, seeds), p)
 
 
@@ -255,18 +284,6 @@ def ordered(verdict: Verdict, p: float | None) -> Verdict:
     return verdict._replace(word="match" if verdict.difference > 0 else "no match", p=p)
 
 
-def _seeds_to_order(means, level: float) -> float | None:
-    drawn = [mean for mean in means if math.isfinite(mean.n)]
-    if any(math.isnan(mean.sd) for mean in drawn):
-        return None
-
-    def decides(fewest):  # the side with more seeds keeps them
-        more = (mean._replace(n=max(mean.n, fewest.n)) if mean in drawn else mean for mean in means)
-        return p_of(list(more)) < level
-
-    return _seeds(min(drawn, key=lambda mean: mean.n), decides)
-
-
 def equal(
     left,
     right,
@@ -282,8 +299,9 @@ def equal(
     """
     means = _sides(left, right, is_drawn, paired, some)
     if tolerance is None:
-        sizes = [abs(float(np.mean(side))) for side in (left, right)]
-        tolerance = SHARE * max(sizes)
+        known = (_known(np.atleast_1d(side), True) for side in (left, right))
+        sizes = [abs(float(np.mean(side))) for side in known if side is not None]
+        tolerance = SHARE * max(sizes, default=0.0)
     if means is None:
         return Verdict("not finite", math.nan, math.inf, tolerance)
     return _equivalence(*means, tolerance, parts)

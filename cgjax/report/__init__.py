@@ -26,6 +26,8 @@ KEPT = (
     "versions", "devices", "hosts", "commit", "rules", "pairs",
 )  # fmt: skip
 LARGEST = 1e100  # of a metric: squares of larger numbers overflow
+# Ends of metrics that a run has only if some of its seeds collapsed: of the others, and which did.
+ALIVE, COLLAPSED = " (alive)", "collapsed"
 COLUMNS = 6  # of the table of a family outside the package
 # What tables and page read of an entry besides its metrics, with the value if there is none.
 TEXTS = {"label": "", "note": "", "date": "", "devices": "", "commit": ""}
@@ -172,17 +174,17 @@ def _joined(old: dict, new: dict) -> dict:
         return new
     metrics = {}
     for name in {**old["metrics"], **new["metrics"]}:  # a metric may lack some seeds
-        parts = [(old, only_old), (new, now)]
-        pairs = [
-            (seed, value)
-            for entry, seeds in parts
-            for seed, value in _by_seed(entry["metrics"].get(name)).items()
-            if seed in seeds
-        ]
-        values = [math.nan if value is None else value for _, value in pairs]
-        joined = summary(values, [seed for seed, _ in pairs], None)
         base = new["metrics"].get(name, old["metrics"].get(name))
-        metrics[name] = base | {key: joined[key] for key in ("ours", "sd", "values", "seeds")}
+        if any(_is_of_all(entry, name) for entry in (old, new)):
+            metrics[name] = base if _is_shared(old, new, name) else base | _summed({})
+            continue
+        values = {
+            seed: value
+            for entry, seeds in ((old, only_old), (new, now))
+            for seed, value in _by_seed(entry, name).items()
+            if seed in seeds
+        }
+        metrics[name] = base | _summed(values)
     models = {}
     for kind in {**old.get("models", {}), **new["models"]}:
         then, later = (entry.get("models", {}).get(kind, {}) for entry in (old, new))
@@ -209,8 +211,40 @@ def _joined(old: dict, new: dict) -> dict:
     }
 
 
-def _by_seed(metric: dict | None) -> dict:
+def _summed(by_seed: dict) -> dict:
+    """What a metric says of its seeds; no numbers if there are none."""
+    values = [math.nan if value is None else value for value in by_seed.values()]
+    joined = summary(values, by_seed, None)
+    return {key: joined[key] for key in ("ours", "sd", "values", "seeds")}
+
+
+def _by_seed(entry: dict, name: str) -> dict:
+    """{seed: value} of a metric.
+
+    A run in which no seed collapsed says so by the absence of what it would have said of them.
+    """
+    metrics = entry["metrics"]
+    if name not in metrics and name.endswith(COLLAPSED):
+        return dict.fromkeys(entry["config"]["train"]["seeds"], 0.0)
+    metric = metrics.get(name, metrics.get(name.removesuffix(ALIVE)))
     return dict(zip(metric["seeds"], metric["values"])) if metric else {}
+
+
+def _is_of_all(entry: dict, name: str) -> bool:
+    """Whether a metric is one number, or several, of all trained seeds together.
+
+    Its seeds are then none, or 0 alone, whatever was trained.
+    """
+    metric, trained = entry["metrics"].get(name), entry["config"]["train"]["seeds"]
+    if metric is None or metric["seeds"] not in ([], [0]) or name.endswith(ALIVE):
+        return False
+    return not metric["seeds"] or list(trained) != [0]
+
+
+def _is_shared(old: dict, new: dict, name: str) -> bool:
+    """Whether both entries have the same values of a metric."""
+    both = [entry["metrics"].get(name, {}).get("values") for entry in (old, new)]
+    return both[0] == both[1]
 
 
 def changes(old: dict, new: dict) -> list[str]:

@@ -177,16 +177,26 @@ class Needs:
         Decided comparisons do not count, unless Holm's correction alone leaves the claim open.
         """
         claim, by_place = standing.claim, collections.defaultdict(list)
+        places = [side for chain in claim.chains for side in chain if isinstance(side, tuple)]
+        places = [(claim.row, claim.metric)] if claim.form == "value" else places
+        found = {
+            place: standings.side_of(place, self._runs(claim.family), self.scales, claim)
+            for place in dict.fromkeys(places)
+        }
+        if claim.form == "value" and standing.verdict:
+            by_place[places[0]] = [standing.verdict]
         open_parts = [part for part in standing.parts if part[2].word not in DECIDED]
         for left, right, verdict in open_parts or standing.parts:
+            verdict = verdict if open_parts else standing.verdict
+            # A run below the published scale says nothing about the seeds that it would take.
+            if any(
+                found[place] and not found[place].is_published
+                for place in {left, right} & found.keys()
+            ):
+                verdict = verdict._replace(seeds=None)
             for place in (left, right):
-                by_place[place].append(verdict if open_parts else standing.verdict)
-        places = [side for chain in claim.chains for side in chain if isinstance(side, tuple)]
-        if claim.form == "value":
-            places = [(claim.row, claim.metric)]
-            by_place[places[0]] = [standing.verdict] if standing.verdict else []
-        for place in dict.fromkeys(places):
-            recorded = standings.side_of(place, self._runs(claim.family), self.scales, claim)
+                by_place[place].append(verdict)
+        for place, recorded in found.items():
             yield Side(place, recorded, by_place[place])
 
     def _runs(self, family: str) -> list[dict]:

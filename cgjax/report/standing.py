@@ -250,7 +250,8 @@ def _candidates(place, entries, scales, claim) -> list[Found]:
         alive = f"{name} (alive)" if "left_out" in published else name
         metric = run["metrics"].get(alive, run["metrics"].get(name))
         is_made_up = name.startswith(tuple(map(str, run.get("made_up", ()))))
-        if metric and metric["values"] and not is_made_up:
+        none_lived = alive != name and alive in run["metrics"]  # if it has no values
+        if metric and (metric["values"] or none_lived) and not is_made_up:
             values = metric["values"]
             if claim.only:
                 values = [value for value in values if value is not None]
@@ -328,7 +329,8 @@ def _compared(claim, left, right, scales, by_ratio: bool, n_parts: int) -> verdi
     if by_ratio and all(np.all(~(side <= 0)) for side in values):
         values = [np.log(side) for side in values]
     if claim.form != "equal":
-        return verdicts.above(*values, **options, comparisons=len(_family(claim)))
+        n_ordered = sum(other.form != "equal" for other in _family(claim))
+        return verdicts.above(*values, **options, comparisons=n_ordered)
     allowed = dict(claim.allowed)
     tolerance = math.log(allowed["factor"]) if by_ratio else allowed.get("tolerance")
     return verdicts.equal(*values, **options, tolerance=tolerance, parts=n_parts)

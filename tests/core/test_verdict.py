@@ -75,6 +75,7 @@ NARROW, WIDE = (0.509, 0.510, 0.511), (0.50, 0.51, 0.52)
         (WIDE, told(0.5, tolerance=0.04, runs=1), "match"),
         ((0.55, 0.56, 0.57), told(0.5, tolerance=0.03), "no match"),
         ((0.55, 0.56, 0.57), told(0.5, tolerance=0.03, runs=1), "underpowered"),
+        ((0.55, 0.56, 0.57), told(0.5, tolerance=0.03, spread="seeds", n=1), "underpowered"),
         ((0.951, 0.9511, 0.9512), told(0.95, scale=0.05), "match"),  # an R2: 5 % of 1 - R2
         ((0.954, 0.954, 0.954), told(0.95, scale=0.05), "no match"),
         ((3e-4, 3e-4), told(2e-4, factor=2.0), "match"),  # by ratio
@@ -108,6 +109,13 @@ def test_one_seed_is_underpowered_and_a_computation_is_not():
     assert verdict([0.5], told(0.5), is_drawn=False).word == "match"
     assert verdict([0.9], told(0.5), is_drawn=False).word == "no match"
     assert verdict([0.5], told(0.5, computed=True)).word == "match"
+    # The paper's seeds may be why a computation differs: no number of our seeds decides.
+    vague = verdict([0.54], told(0.5, 0.1, spread="seeds", n=5), is_drawn=False)
+    assert vague.word == "underpowered" and vague.width == 0 and math.isinf(vague.seeds)
+    # A share of nothing has no logarithm, and one seed of it no spread.
+    nothing = told(2e-4, factor=2.0)
+    assert verdict([0.0], nothing).word == "underpowered"
+    assert verdict([0.0], nothing, is_drawn=False).word == "no match"
 
 
 def test_how_many_seeds_would_decide():
@@ -132,6 +140,18 @@ def test_how_many_seeds_would_decide():
     assert above(seeds(order.seeds, 0.1, 0.2), 0.0).word == "match"
     assert above(seeds(order.seeds - 1, 0.1, 0.2), 0.0).word == "underpowered"
     assert above(seeds(3, 0.1, 0.2), 0.0, comparisons=10).seeds > order.seeds
+    # Two sides of ours both get more seeds, and one that is known has none.
+    for word, left, right in (("match", 0.5, 0.501), ("no match", 0.5, 0.54)):
+        sides = seeds(5, left, 0.03), seeds(4, right, 0.03)
+        same = equal(*sides, tolerance=0.02)
+        assert same.word == "underpowered" and 5 < same.seeds < 200
+        for n, expected in ((same.seeds, word), (same.seeds - 1, "underpowered")):
+            sides = seeds(n, left, 0.03), seeds(n, right, 0.03)
+            assert equal(*sides, tolerance=0.02).word == expected
+    near = seeds(3, 0.51, 0.02)
+    expected = verdict(near, told(0.5)).seeds
+    assert equal(0.5, near, tolerance=0.025).seeds == expected
+    assert equal(near, 0.5, tolerance=0.025).seeds == expected
     # Of two sides it counts the seeds of the one with fewer.
     many = seeds(100, 0.0, 0.2)
     order = above(seeds(5, 0.1, 0.2), many)
@@ -201,6 +221,13 @@ def test_above():
 )
 def test_equal(left, right, word, stated):
     assert equal(left, right, **stated).word == word
+
+
+def test_equals_that_are_defined_for_some_seeds():
+    """The usual tolerance is a share of the mean of the seeds that count."""
+    some = equal([0.50, math.nan, 0.51], (0.50, 0.51), some=True)
+    assert some == equal([0.50, 0.51], (0.50, 0.51)) and some.tolerance == pytest.approx(0.02525)
+    assert math.isfinite(equal([0.5, math.nan], 0.5).tolerance)
 
 
 def test_of_equals_the_worst_is_shown():

@@ -22,17 +22,17 @@ ROWS = ("compositional_random", "mlp_random", "regularised_random")
 SOME = [CLAIMS[f"vectors.{row}.r2_all"] for row in ROWS]
 
 
-def write(record, row, values, seeds=None, wall_s=20.0, **more):
-    """Records a run of the published scale with one R2 per seed."""
-    config = configs.load(f"vectors:{row},paper")
+def write(record, row, values, seeds=None, wall_s=20.0, family="vectors", size="paper", **more):
+    """Records a run, of the published scale if no size is given, with one R2 per seed."""
+    config = configs.load(f"{family}:{row},{size}")
     seeds = tuple(range(len(values))) if seeds is None else seeds
     config.train.seeds = seeds
     entry = {
-        "family": "vectors", "row": row, "size": "paper", "label": "", "note": "", "date": "",
+        "family": family, "row": row, "size": size, "label": "", "note": "", "date": "",
         "metrics": {"r2_all": summary(values, seeds, None)}, "models": {}, "wall_s": wall_s,
         "devices": "1x cpu", "config": config.to_dict(), **more,
     }  # fmt: skip
-    path = record / "vectors" / f"{row}-paper.json"
+    path = record / family / f"{row}-{size}.json"
     path.parent.mkdir(exist_ok=True, parents=True)
     path.write_text(json.dumps(entry))
 
@@ -129,6 +129,20 @@ def test_an_ordering_needs_every_row_that_lacks_seeds(record):
         "mlp_orthogonal",
     }
     assert all(run.share == pytest.approx(1 / 3) for run in runs)
+
+
+def test_a_run_below_the_published_scale_says_nothing_of_seeds(record):
+    """It is run anew at that scale, and the other side is not extended because of it."""
+    claim = CLAIMS["sprites.which_support_does_not_matter"]
+    write(record, "orthogonal_compositional", [0.948, 0.95, 0.952], family="sprites")
+    rows = ("orthogonal_normal", "orthogonal_broad", "diagonal", "diagonal_broad")
+    for row in rows:
+        write(record, row, [0.1, 0.5, 0.9], family="sprites", size="fast")
+    runs, left = planned(record, [claim])
+    assert not left and {run.target.row: run.seeds for run in runs} == {
+        "orthogonal_compositional": (3, 4),
+        **dict.fromkeys(rows, (0, 1, 2, 3, 4)),
+    }
 
 
 def test_cells_of_a_row_are_runs_of_their_own(tmp_path):

@@ -25,6 +25,17 @@ def exponent(part: str, axis: str = "n"):
     return lambda record, studies: exponent_text(read(record), part, axis)
 
 
+def across_blocks(part: str):
+    """A field: least and greatest R2 across two blocks over sizes of the set, medians of seeds."""
+
+    def text(record, studies):
+        _, r2 = figures.Part.read(read(record), part).by_graph("blocks")
+        medians = np.median(r2, axis=0)
+        return f"{medians.min():.2f} to {medians.max():.2f}"
+
+    return text
+
+
 def without_unfit(record: list[dict], studies: dict) -> str:
     """The exponent of bumps at R2 0.5 without the greatest n, whose largest sets are not fitted."""
     curves = figures.Part.read(read(record), "bumps_mlp").along("n")
@@ -103,6 +114,10 @@ TABLES = {
     "teacher_width": exponent("teacher_mlp", "width"),
     "addition_mlp_factors": exponent("addition_mlp", "factors"),
     "addition_transformer_factors": exponent("addition_transformer", "factors"),
+    "addition_mlp_across": across_blocks("addition_mlp"),
+    "addition_transformer_across": across_blocks("addition_transformer"),
+    "teacher_mlp_across": across_blocks("teacher_mlp"),
+    "teacher_transformer_across": across_blocks("teacher_transformer"),
     "unfit": unfit,
     "without_unfit": without_unfit,
     "needed": needed_table,

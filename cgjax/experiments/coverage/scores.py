@@ -88,7 +88,8 @@ def numbers(part: Part, threshold: float, other_thresholds=()) -> dict:
     if len(bridges) > 1:
         needed = data_needed(bridges[1:], np.median(r2[:, 1:], 0), threshold)
         results["bridges needed"] = ([needed], [0])
-        results["blocks, one bridge: held-out R2"] = (r2[:, 1], part.seeds)
+        if bridges[1] == 1:
+            results["blocks, one bridge: held-out R2"] = (r2[:, 1], part.seeds)
         results["blocks, most bridges: held-out R2"] = (r2[:, -1], part.seeds)
     _, r2 = part.of_blocks("width")
     results["blocks, least width: held-out R2"] = (r2[:, 0], part.seeds)

@@ -14,6 +14,7 @@ from cgjax.published import verdict as verdicts
 from cgjax.published.results import by_row
 
 MODELS = {**KIND_NAMES, "regularised": "one network, regularised"}
+FIRST = 20  # seeds that every row had before more were added
 READ = {"marker": "o", "mfc": "none", "ms": 6, "lw": 1, "color": plots.INK}
 
 
@@ -63,6 +64,18 @@ def scatter_sentence(record: list[dict], studies: dict) -> str:
         f"{len(wide)} of the {len(rows)} underpowered cases single runs scatter by more than the "
         f"tolerance, so a published curve of one run decides nothing. In the other {len(gaps)} the "
         f"difference, {min(gaps):.3f} to {max(gaps):.3f}, is about the error of reading"
+    )
+
+
+def added(record: list[dict], studies: dict) -> str:
+    """The rows that have more than the FIRST seeds, and how many of them are still open."""
+    rows = [row for row in compared(record) if len(row[2]["values"]) > FIRST]
+    counts = sorted((len(score["values"]) for _, _, score, *_ in rows), reverse=True)
+    n_open = sum(verdict.word == "underpowered" for *_, verdict in rows)
+    return (
+        f"{len(rows)} rows have more than {FIRST} seeds ({', '.join(map(str, counts))}): they were "
+        f"added after a look at the first {FIRST}, which is optional stopping. {n_open} of them "
+        "stay underpowered"
     )
 
 
@@ -140,6 +153,7 @@ TABLES = {
     "scores": scores_table,
     "seeds": seeds,
     "scatter": scatter_sentence,
+    "added": added,
     "regulariser": regulariser_sentence,
     "fit_correlations": fit_correlations,
 }

@@ -11,7 +11,7 @@ import pytest
 import cgjax
 from cgjax import config as configs
 from cgjax.core.errors import BadInput
-from cgjax.experiments.coverage import cells, graphs, models, run, scores, tables, tasks
+from cgjax.experiments.coverage import cells, graphs, models, readme, run, scores, tables, tasks
 from cgjax.main import main
 
 
@@ -123,6 +123,25 @@ def test_cells_are_read_back_from_their_names():
     np.testing.assert_allclose(numbers["n: exponent of each seed"], 1.5)
     assert numbers["blocks: needed"] == [np.inf] and numbers["bridges needed"] == [np.inf]
     assert len(numbers["blocks, one bridge: held-out R2"]) == 5
+    # Sets with two bridges and more are not those with one.
+    is_kept = np.array([each.bridges != 1 for each in all_cells])
+    fewer = [each for each, kept in zip(all_cells, is_kept) if kept]
+    part = scores.Part(fewer, np.tile(r2[is_kept], (5, 1)), part.seeds)
+    assert "blocks, one bridge: held-out R2" not in scores.numbers(part, 0.8)
+
+
+def test_the_readme_says_what_blocks_of_every_size_do():
+    """Of cells named as in the record: seeds' medians by size, on the graph of two blocks only."""
+    r2 = {(8, "blocks"): [0.1, 0.2, 0.9], (16, "blocks"): [0.5, 0.6, 0.1], (8, "random"): [1] * 3}
+    metrics = {
+        f"addition_mlp/{cells.Cell(6, 2, 16, graph, 0, size).name}": {
+            "values": v,
+            "seeds": [0, 1, 2],
+        }
+        for (size, graph), v in r2.items()
+    }
+    entry = {"size": "fast", "metrics": metrics}
+    assert readme.across_blocks("addition_mlp")([entry], {}) == "0.20 to 0.50"
 
 
 def test_a_run_from_end_to_end(one_device, tmp_path):

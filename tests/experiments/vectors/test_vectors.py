@@ -1,6 +1,7 @@
 """The vector simulation: models, loss and optimiser, parts, a run from config to figures."""
 
 import json
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -9,11 +10,13 @@ import pytest
 
 import cgjax
 from cgjax import config as configs
+from cgjax import report
 from cgjax.analysis import contrasts
 from cgjax.core.errors import BadInput
-from cgjax.experiments.vectors import run
+from cgjax.experiments.vectors import readme, run
 from cgjax.main import main
 from cgjax.published import PUBLISHED
+from cgjax.published.verdict import verdict
 
 FILE = "configs/vectors.py"
 
@@ -279,3 +282,22 @@ def test_rows_and_published_numbers():
     lines = list(configs.load_file(FILE).describe_rows())
     assert len(lines) == len(rows)
     assert "0.14" in {x["name"]: x["expect"] for x in lines}["mlp_diagonal"]
+
+
+def test_the_readme_counts_the_rows_to_which_seeds_were_added():
+    """Of the record as it is: rows beyond the first 20 seeds, and their verdicts."""
+    record = [entry for entry in report.entries("vectors") if entry["size"] == "paper"]
+    more = {
+        entry["row"]: values
+        for entry in record
+        if len(values := entry["metrics"]["r2_all"]["values"]) > 20
+    }
+    n_open = sum(
+        verdict(values, PUBLISHED["vectors"][row]["r2_all"]).word == "underpowered"
+        for row, values in more.items()
+    )
+    counts = ", ".join(map(str, sorted(map(len, more.values()), reverse=True)))
+    text = readme.added(record, {})
+    assert text.startswith(f"{len(more)} rows have more than 20 seeds ({counts})")
+    assert text.endswith(f"{n_open} of them stay underpowered")
+    assert text in (pathlib.Path(readme.__file__).parent / "README.md").read_text()
