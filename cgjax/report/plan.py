@@ -31,7 +31,7 @@ PROPORTIONAL = (
 )  # fmt: skip
 STAGES = (
     ("train.steps", "train.epochs"),
-    ("masks.epochs", "masks.layers", "masks.lrs", "masks.s0s"),
+    ("masks.epochs", "masks.layers", "masks.lrs", "masks.s0s", "masks.seeds"),
     ("search.walk_steps",),
 )
 

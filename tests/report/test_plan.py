@@ -88,6 +88,18 @@ def test_rows_that_train_the_same_program_tell_the_time_of_each_other(record):
     assert plans.Times(record, "1x cpu").of(row, tuple(range(5)))[0] == pytest.approx(500.0)
 
 
+def test_every_mask_takes_its_time(record):
+    """Masks of a base are as many as there are rates, layers, first scores and seeds."""
+    row = "inside_number"
+    config = configs.load(f"subnetworks:{row},paper")
+    write(record, row, [0.9] * len(config.train.seeds), family="subnetworks", wall_s=100.0)
+    for key in ("lrs", "seeds"):
+        twice = str(tuple(config.masks[key]) + tuple(v + 10 for v in config.masks[key]))
+        target = plans.Target("subnetworks", row, "paper", "", ((f"masks.{key}", twice),))
+        seconds, _ = plans.Times(record, "1x cpu").of(target, tuple(config.train.seeds))
+        assert seconds == pytest.approx(200.0), key
+
+
 def test_what_no_seeds_decide_is_said(record):
     write(record, "regularised_random", [0.5, 1.2, 0.87, 0.2, 1.4])
     runs, left = planned(record)
