@@ -48,9 +48,7 @@ def test_sizes_without_points_add_no_degrees_of_freedom():
     n = np.array([12.0, 16, 20, 24, 28, 32])
     needed = np.full((6, 3), np.inf)
     needed[:2] = [[10, 12, 11], [20, 26, 22]]
-    alone, among_others = (
-        growth.exponent(n[:k], needed[:k], draws=1000) for k in (2, 6)
-    )
+    alone, among_others = (growth.exponent(n[:k], needed[:k], draws=1000) for k in (2, 6))
     assert alone.slope == pytest.approx(among_others.slope)
     # Two sizes of three seeds are four degrees of freedom; draws differ between the studies.
     widths = [study.high - study.low for study in (alone, among_others)]

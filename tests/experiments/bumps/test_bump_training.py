@@ -14,7 +14,7 @@ from cgjax.analysis import factorization, machines
 from cgjax.core import program
 from cgjax.core.errors import BadInput
 from cgjax.data import arrays
-from cgjax.experiments.bumps import run, sets, training
+from cgjax.experiments.bumps import regions, run, scores, sets, training
 from cgjax.experiments.bumps.studies import analyses, decoders
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -147,6 +147,25 @@ def test_contradictions_are_refused(changes, words):
     with pytest.raises(BadInput, match=words):
         sets.check(config)
         training.network(config)
+
+
+@pytest.mark.parametrize(
+    "row, changes, words",
+    [
+        ("three", {"eval.accounts": True}, "eval.accounts needs one width"),
+        ("three", {"eval.centres": 3}, "eval.centres needs one width"),
+        ("ranks", {"eval.accounts": True}, "eval.accounts needs held-out points"),
+        ("ranks", {"eval.words": True}, "eval.words needs held-out points"),
+        ("ranks", {"eval.tangent": True}, "eval.tangent needs held-out points"),
+        ("B11", {"eval.centres": 3}, "eval.centres needs a code of real-valued centres"),
+    ],
+)
+def test_analyses_that_cannot_follow_training_are_refused(row, changes, words):
+    config = configs.load(f"bumps:{row},smoke")
+    with config.unlocked():
+        config.update_from_flattened_dict(changes)
+    with pytest.raises(BadInput, match=words):
+        decoders.check(config)
 
 
 def test_axes_of_small_images_are_refused():
@@ -306,6 +325,23 @@ def test_a_cell_is_read_back(fields, folder):
     np.testing.assert_allclose(painted, trained.painted[0, 1, :5], atol=1e-5)
     with pytest.raises(BadInput, match="holds no penalty, null_axis 0.001: name one"):
         cgjax.load(folder)
+
+
+@pytest.mark.parametrize("name", ["donut_4_10", "cross_4_10", "corner_8", "whole"])
+def test_scores_between_pixels_follow_the_region(monkeypatch, name):
+    config = part("long", **{"data.n": 14, "data.regions": (name,), "eval.centres": 9})
+    with config.unlocked():
+        config.train.seeds = (0,)
+    scored = []
+    monkeypatch.setattr(training, "paint_all", lambda *args: None)
+    monkeypatch.setattr(training, "variables_of", lambda *args: ({}, {}))
+    monkeypatch.setattr(scores, "all_scores", lambda *args: scored.append(args[-1]) or {})
+    shown = sets.make(config)
+    cells = training.cells(config, shown.axes)
+    analyses.between_pixels(config, training.Trained(shown, cells, None, {}, {}, {}, {}), 0)
+    line = np.linspace(0, 13, 9)
+    held_out = regions.holds(name, np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2))
+    np.testing.assert_array_equal(scored, [~held_out, held_out])  # ID, then OOD
 
 
 def test_words_and_layers_of_trained_fields(fields):

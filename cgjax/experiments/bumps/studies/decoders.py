@@ -16,6 +16,7 @@ from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.bumps import models, sets, training
 from cgjax.experiments.bumps.studies.analyses import ANALYSES, examples
+from cgjax.experiments.bumps.studies.analyses import check as check_analyses
 
 MOST_FIELDS = 4  # cells of a part whose fields are saved
 
@@ -28,6 +29,7 @@ def check(config) -> None:
             training.check(settings)
             if settings.eval.get("tangent") and settings.model.name not in ("mlp", "cnn"):
                 raise BadInput("eval.tangent works only with model.name=mlp or cnn")
+            check_analyses(settings)
         except BadInput as error:
             raise BadInput(f"part '{name}': {error}" if name else str(error)) from None
 
