@@ -16,7 +16,7 @@ from cgjax import plots
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import Access, opened
 from cgjax.data import raw
-from cgjax.experiments.resistance import control, figures, run, scan
+from cgjax.experiments.resistance import control, figures, run, scan, training
 from cgjax.experiments.resistance import pairs as of_pairs
 from cgjax.experiments.resistance import plane as of_plane
 from cgjax.main import main
@@ -258,6 +258,69 @@ def test_panels_are_named_by_their_seeds(tmp_path, monkeypatch):
     figures.draw_seeds(arrays, tmp_path)
     titles = [ax.get_title(loc="left") or ax.get_title() for ax in saved["seeds"].axes]
     assert titles[:2] == ["seed 5", "seed 2"]
+
+
+def test_panels_show_the_points_that_were_trained(monkeypatch):
+    """Seeds beyond `search.n_sets` share the training sets of the first seeds."""
+    config = smoke("control", {"search.n_sets": "2", "train.seeds": "0,1,2,3"})
+
+    def numbered(config, number, control):
+        return {"train": of_plane.Points(jnp.full((1, 2), number), jnp.zeros((1, 2), int))}
+
+    monkeypatch.setattr(of_plane, "draw_sets", numbered)
+    setting = training.Setting("A", {"control": False})
+    trained = training.Trained((setting,), (0, 1, 2, 3), {}, {}, {}, {}, 0.0)
+    arrays = run.panels(dict(configs.parts(config))["sgd"], trained, None)
+    assert arrays["points/x"][:, 0, 0, 0].tolist() == [0, 1, 0, 1]
+    assert arrays["points/seed"].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "row, changes, words",
+    [
+        ("optimisers", {"data.settings": ("A", "control")}, "one value of data.settings"),
+        ("optimisers", {"reg.penalties": (0.0, 1.0)}, "one value of reg.penalties"),
+        ("landscape", {"data.settings": ("A",)}, "A and control"),
+        ("landscape", {"model.towers": True}, "model.towers"),
+        ("landscape", {"optim.lrs": (0.1, 0.2)}, "one value of optim.lrs"),
+        ("landscape", {"eval.keep": ()}, "0 and 4 in eval.keep"),
+        ("landscape", {"eval.keep": (1, 4)}, "0 and 4 in eval.keep"),
+        ("landscape", {"eval.keep": (0, 2)}, "0 and 4 in eval.keep"),
+        ("first_step", {"optim.lrs": (0.1, 0.2)}, "one value of optim.lrs"),
+        ("tangent", {"model.heads": 2}, "model.heads"),
+        ("tangent", {"reg.penalties": (0.0, 1.0)}, "one value of reg.penalties"),
+    ],
+)
+def test_what_a_study_needs_is_checked_before_training(row, changes, words):
+    config = smoke(row)
+    run.check(config)
+    with config.unlocked():
+        config.update_from_flattened_dict(changes)
+    with pytest.raises(BadInput, match=words):
+        run.check(config)
+
+
+def test_each_setting_is_predicted_at_its_own_rate(monkeypatch):
+    changes = {"optim.lrs": "0.5,3", "data.settings": "A", "train.seeds": "0"}
+    config, steps = smoke("tangent", changes), np.array([0.0, 1, 2])
+    points = of_plane.Points(jnp.zeros((1, 4, 2)), jnp.zeros((1, 4, 2), int))
+    monkeypatch.setattr(run, "points_of", lambda *args: {"train": points, "fresh": points})
+    monkeypatch.setattr(run, "start", lambda config: {"w": jnp.zeros((1, 2, 2, 2))})
+    monkeypatch.setattr(of_plane, "predictor", lambda config: lambda params, x: x @ params["w"])
+
+    def rates_alone(f, params, update, x, inputs, rates, **options):
+        return jnp.stack([jnp.ones_like(rates), rates], axis=-1)[:, None]  # S_2 = rate / (1 + rate)
+
+    monkeypatch.setattr(run.dependence, "early_dependence", rates_alone)
+    monkeypatch.setattr(run.dependence, "tangent_split", lambda *args: (0.0, 0.0, 0.0))
+    settings = of_plane.settings(config)
+    scores = {"step": steps, "S_2": np.zeros((3, 1, 2))}
+    trained = training.Trained(settings, (0,), {}, scores, {}, {}, 0.0)
+    _, arrays = run.tangent(config, {"": (config, trained, None)})
+    for rate in (0.5, 3):
+        rates = rate * steps * of_plane.per_step(config)
+        predicted = arrays[f"tangent/rate {rate:g}/predicted"][0]
+        np.testing.assert_allclose(predicted, rates / (1 + rates), rtol=1e-6)
 
 
 def test_searches_draw_from_the_distribution_of_the_starts():
