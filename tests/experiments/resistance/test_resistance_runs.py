@@ -195,7 +195,8 @@ def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
     f = of_plane.predictor(part_config)
 
     def loss(logits, points):
-        return jnp.mean(of_plane.models.LOSSES["cross_entropy"](logits, points.y[:, 0]))
+        losses = of_plane.models.LOSSES["cross_entropy"](logits, points.y[:, 0])
+        return jnp.mean(losses[:20])  # the other rows pad the batch
 
     def whole(params, extra, batch, *_):
         return loss(f(params, batch["points"].x), batch["points"]), extra
@@ -204,7 +205,8 @@ def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
     def both():
         points = of_plane.draw_sets(part_config, np.uint32(0), False)["train"]
         params = of_plane.network(part_config).init(jax.random.key(0), points.x)["params"]
-        rest = ({}, {"points": points}, jax.random.key(0), 0, {})
+        batch = {"points": points, "mask": jnp.arange(len(points.x)) < 20}
+        rest = ({}, batch, jax.random.key(0), 0, {})
         _, step = of_plane.gauss_newton(part_config)(whole)(params, *rest)
         vector, unravel = ravel_pytree(params)
         logits, along = jax.linearize(lambda v: f(unravel(v), points.x), vector)
@@ -216,6 +218,31 @@ def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
     step, expected = both()
     np.testing.assert_allclose(step, expected, rtol=1e-3, atol=1e-4)
     assert np.abs(expected).max() > 0.1
+
+
+def test_rows_that_pad_a_batch_do_not_count():
+    """The last batch of an epoch is padded: loss, penalty and accuracy are of its other rows."""
+    config = smoke("remedies", {"model.width": "2", **SHALLOW})
+    config = dict(configs.parts(config))["plane_plain"]
+    config.reg.penalties = (1.0,)
+    x = np.array([[0.3, -0.2], [-0.5, 0.4], [0.9, 0.7]], np.float32)
+    points = of_plane.Points(x, np.eye(3, 2, dtype=int))
+    experiment = of_plane.experiment(config, {"train": points})
+    start = jax.eval_shape(experiment.init, jax.random.key(0), {"scale": 1.0, "bias_std": 0.5})
+    rng = np.random.default_rng(2)
+    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), start[0])
+
+    @jax.jit
+    def scored(rows):
+        batch = {
+            "points": jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], points),
+            "all": points,
+        }
+        batch["mask"] = jnp.array([1.0, 1.0, 0.0])
+        value, (_, metrics) = experiment.loss(params, {}, batch, None, 0, {"penalty": 1.0})
+        return value, metrics["accuracy"]
+
+    np.testing.assert_allclose(scored(np.array([0, 1, 0])), scored(np.array([0, 1, 2])))
 
 
 @pytest.mark.slow
