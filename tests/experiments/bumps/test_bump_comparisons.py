@@ -58,23 +58,27 @@ def test_a_start_without_an_error_is_not_chosen():
     np.testing.assert_array_equal(numbers["angle_45/learned axes: ood nmse"][0], [3, np.nan])
 
 
-def test_a_network_without_a_score_does_not_reach_a_criterion():
+def test_a_network_without_a_score_does_not_reach_a_criterion(monkeypatch):
     """A network that diverged has no error; more bumps than its set has are needed."""
     config = configs.load("bumps:needed,smoke", {"data.bumps": "3,9"})
-    metrics = {}
-    for part, settings in configs.parts(config):
-        for cell in training.cells(settings, sets.make(settings).axes):
-            few = "3 bumps" in cell.name
-            names = {"ood exact position": 0.0 if few else 1.0, "ood nmse": np.nan if few else 0.1}
-            metrics |= {f"{part}/{cell.name}: {k}": ([v, v], [0, 1]) for k, v in names.items()}
-    numbers, arrays = comparisons.needed(config, metrics, {})
+    # [seeds, cells]: without stripes, then with them, each with 3 and 9 bumps
+    of_network = {"ood exact position": [0.0, 1, 0, 1], "ood nmse": [np.nan, 0.1, np.nan, 0.1]}
+    names = [part for part, _ in configs.parts(config)]
+
+    def by_cell(config, metrics, score):
+        return {part: np.array([of_network[score]] * 2) for part in names}
+
+    monkeypatch.setattr(comparisons, "_by_cell", by_cell)
+    few = functools.partial(comparisons.exponent, draws=10)
+    monkeypatch.setattr(comparisons, "exponent", few)
+    numbers, arrays = comparisons.needed(config, {}, {})
     np.testing.assert_allclose(arrays["needed/error"], 9)
     assert numbers["stripes, error: n points"] == ([4], [0])
 
 
 def test_scores_that_no_network_has_give_no_correlation():
     """F_K on the frame is NaN if fewer than two rows are trained at every column."""
-    config = configs.load("bumps:phase,smoke", {"train.seeds": "0,1"})
+    config = configs.load("bumps:phase,smoke", {"train.seeds": "0,1", "data.regions": "donut_2_6"})
     numbers = {"ood nmse": 0.5, "F_K frame, image": np.nan, "F_K hole, image": 0.5}
     numbers |= {"ood position accuracy": 1.0, "ood peak height": 1.0}
     cells = training.cells(config, sets.make(config).axes)

@@ -220,11 +220,16 @@ def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
     assert np.abs(expected).max() > 0.1
 
 
-def test_rows_that_pad_a_batch_do_not_count():
+def test_rows_that_pad_a_batch_do_not_count(monkeypatch):
     """The last batch of an epoch is padded: loss, penalty and accuracy are of its other rows."""
     config = smoke("remedies", {"model.width": "2", **SHALLOW})
     config = dict(configs.parts(config))["plane_plain"]
     config.reg.penalties = (1.0,)
+
+    def penalty(f, params, x, inputs):
+        return jnp.sum(jnp.where(inputs >= 0, x, 0) ** 2)  # of the entries of a component
+
+    monkeypatch.setattr(of_plane.models, "gradient_penalty", penalty)
     x = np.array([[0.3, -0.2], [-0.5, 0.4], [0.9, 0.7]], np.float32)
     points = of_plane.Points(x, np.eye(3, 2, dtype=int))
     experiment = of_plane.experiment(config, {"train": points})
@@ -330,10 +335,11 @@ def test_what_a_study_needs_is_checked_before_training(row, changes, words):
 def test_each_setting_is_predicted_at_its_own_rate(monkeypatch):
     changes = {"optim.lrs": "0.5,3", "data.settings": "A", "train.seeds": "0"}
     config, steps = smoke("tangent", changes), np.array([0.0, 1, 2])
-    points = of_plane.Points(jnp.zeros((1, 4, 2)), jnp.zeros((1, 4, 2), int))
+    points = of_plane.Points(np.zeros((1, 4, 2), np.float32), np.zeros((1, 4, 2), int))
     monkeypatch.setattr(run, "points_of", lambda *args: {"train": points, "fresh": points})
-    monkeypatch.setattr(run, "start", lambda config: {"w": jnp.zeros((1, 2, 2, 2))})
+    monkeypatch.setattr(run, "start", lambda config: {"w": np.zeros((1, 2, 2, 2), np.float32)})
     monkeypatch.setattr(of_plane, "predictor", lambda config: lambda params, x: x @ params["w"])
+    monkeypatch.setattr(of_plane, "whole_loss", lambda config, params, points: params["w"].sum())
 
     def rates_alone(f, params, update, x, inputs, rates, **options):
         return jnp.stack([jnp.ones_like(rates), rates], axis=-1)[:, None]  # S_2 = rate / (1 + rate)
