@@ -376,6 +376,11 @@ def test_what_is_not_held_out_has_no_score_in_words():
     trained = training.Trained(shown, cells, None, scores, {}, {}, {})
     line = decoders._line(settings, trained, 0)
     assert "nothing held out" in line and "nan" not in line
+    with settings.unlocked():
+        settings.optim.stop = 0.6
+    assert "never reached" not in decoders._line(settings, trained, 0)
+    scores["id_nmse"][1] = np.nan  # a network that diverged
+    assert "(1 of 3 seeds never reached the ID criterion)" in decoders._line(settings, trained, 0)
 
 
 def test_every_row_passes_its_check_in_every_size():

@@ -100,7 +100,7 @@ def _line(config, trained, c) -> str:
     """A line with the results of one cell, ID before OOD."""
     mean = {name: np.mean(values[:, c]) for name, values in trained.scores.items()}
     label = trained.cells[c].name or config.model.name
-    missed = int(np.sum(trained.scores["id_nmse"][:, c] >= config.optim.stop))
+    missed = int(np.sum(~(trained.scores["id_nmse"][:, c] < config.optim.stop)))
     note = f" ({missed} of {len(config.train.seeds)} seeds never reached the ID criterion)"
     has_ood = trained.set_of(config, 0, c).is_ood.any()
     held_out = (
