@@ -66,14 +66,16 @@ def exponent(
     rng = np.random.default_rng(seed)
     picks = rng.integers(needed.shape[1], size=(draws, *needed.shape))
     slopes = [_slope(n, np.take_along_axis(needed, pick, axis=1)) for pick in picks]
-    slope, half = _slope(n, needed), _half_width(n, slopes, needed.shape[1], level)
+    carrying = n[np.any(_is_known(needed), axis=1)]
+    slope, half = _slope(n, needed), _half_width(carrying, slopes, needed.shape[1], level)
     return Exponent(slope, slope - half, slope + half, *_counts(needed))
 
 
 def _half_width(n, slopes, n_seeds, level) -> float:
+    """Half of the interval; n: the sizes that carry the slope."""
     known = np.array([slope for slope in slopes if np.isfinite(slope)])
     more = n_seeds - 1
-    if len(known) < 2 or not more:
+    if len(known) < 2 or not more or not len(n) or np.ptp(n) == 0:
         return np.nan
     # Sizes at the ends carry most of the slope, those in the middle hardly any.
     pull = (np.log(n) - np.log(n).mean()) ** 2
@@ -88,8 +90,12 @@ def _counts(needed) -> tuple[int, int, int]:
     return needed.size - n_censored - n_enough, n_censored, n_enough
 
 
+def _is_known(needed):
+    return np.isfinite(needed) & (needed > 0)
+
+
 def _slope(n, needed):
-    points = np.isfinite(needed) & (needed > 0)
+    points = _is_known(needed)
     x = np.broadcast_to(np.log(n)[:, None], needed.shape)[points]
     y = np.log(needed[points])
     if len(x) == 0 or np.ptp(x) == 0:
@@ -130,8 +136,9 @@ def exponent_of_medians(
     needed = needed_by([np.arange(n_seeds)] * len(n), data_needed)  # its checks hold for all draws
     picks = np.random.default_rng(seed).integers(n_seeds, size=(draws, len(n), n_seeds))
     drawn = np.array([needed_by(pick) for pick in picks])
-    slope = censored_slope(n, needed, limits)
-    half = _half_width(n, [censored_slope(n, row, limits) for row in drawn], n_seeds, level)
+    slope, is_carrying = _censored_fit(n, needed, limits)
+    slopes = [censored_slope(n, row, limits) for row in drawn]
+    half = _half_width(n[is_carrying], slopes, n_seeds, level)
     tails = (1 - level) / 2, (1 + level) / 2
     ends = np.quantile(drawn, tails, axis=0, method="inverted_cdf").T
     return Exponent(slope, slope - half, slope + half, *_counts(needed)), needed, ends
@@ -144,9 +151,14 @@ def censored_slope(n: np.ndarray, needed: np.ndarray, limits: np.ndarray) -> flo
     an error only if the line lies below its largest size, a cell whose smallest size suffices only
     if the line lies above that size. Least squares; NaN if fewer than two n have a number.
     """
-    x, known = np.log(n), np.isfinite(needed) & (needed > 0)
+    return _censored_fit(n, needed, limits)[0]
+
+
+def _censored_fit(n, needed, limits):
+    """The slope, and the cells that carry it: those with a number, and bounds that are violated."""
+    x, known = np.log(n), _is_known(needed)
     if len(np.unique(x[known])) < 2:
-        return float("nan")
+        return float("nan"), known
     above = np.isinf(needed)
     y = np.log(np.where(known, needed, np.where(above, limits[:, 1], limits[:, 0])))
     counts = known
@@ -158,4 +170,4 @@ def censored_slope(n: np.ndarray, needed: np.ndarray, limits: np.ndarray) -> flo
         if np.array_equal(known | violated, counts):
             break
         counts = known | violated
-    return float(slope)
+    return float(slope), counts

@@ -16,7 +16,6 @@ import math
 import warnings
 from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from cgjax.analysis import geometry, salience
@@ -107,7 +106,7 @@ def metric(activations: GRID, where: POINTS = None) -> float:
     inside = _inside(where, tensor.shape[:2])
     along = np.mean((tensor[..., 0, 0] + tensor[..., 1, 1])[inside])
     squares = np.sum(values[inside].astype(np.float64) ** 2) / np.sum(inside)
-    if along <= _rounding(values) * squares:
+    if along <= geometry.rounding(values) * squares:
         warnings.warn(
             "activations are constant over the grid: their metric is undefined (NaN)",
             RuntimeWarning,
@@ -224,7 +223,7 @@ def selective_share(activations: GRID, level: number("(0.5, 1]") = 0.9) -> float
     sums = two_way(activations)
     total = sum(sums)
     squares = np.sum(_grid(activations) ** 2, axis=(0, 1))
-    varies = total > _rounding(activations) * squares
+    varies = total > geometry.rounding(activations) * squares
     is_selective = np.maximum(sums.x, sums.y) >= level * total
     return np.sum(is_selective[varies]) / np.sum(varies) if varies.any() else np.nan
 
@@ -236,7 +235,7 @@ def explained(outputs: GRID, account: GRID, where: POINTS = None) -> float:
     The sums are over all units; each is centred by its mean over the grid (or over `where`). 1 if
     the account is exact, below 0 if each unit's mean predicts better; NaN if no unit varies.
     """
-    rounding = _rounding(outputs)
+    rounding = geometry.rounding(outputs)
     outputs, account = _grid(outputs), _grid(account)
     inside = _inside(where, outputs.shape[:2])
     outputs, account = outputs[inside], account[inside]
@@ -244,13 +243,6 @@ def explained(outputs: GRID, account: GRID, where: POINTS = None) -> float:
     if total <= rounding * np.sum(outputs**2):
         return np.nan
     return 1 - np.sum((outputs - account) ** 2) / total
-
-
-def _rounding(values):
-    """Relative squared size of rounding errors: values that vary by less are constant."""
-    dtype = np.asarray(values).dtype
-    eps = float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 0.0
-    return max(16 * eps**2, 1e-24)
 
 
 def _inside(where, shape):

@@ -108,17 +108,26 @@ def probe(
     centre, level = x[is_fitted].mean(axis=0), y[is_fitted].mean(axis=0)
     weights = np.linalg.lstsq(x[is_fitted] - centre, y[is_fitted] - level, rcond=None)[0]
     intercept = level - centre @ weights
-    scores = [_r2(y[rows], x[rows] @ weights + intercept) for rows in (is_fitted, ~is_fitted)]
+    yhat, negligible = x @ weights + intercept, rounding(targets)
+    scores = [_r2(y[rows], yhat[rows], negligible) for rows in (is_fitted, ~is_fitted)]
     return Probe(*scores, weights, intercept)
 
 
-def _r2(y, yhat):
+def _r2(y, yhat, negligible):
     """R2 [targets]; NaN for constant targets and without points."""
     if not len(y):
         return np.full(y.shape[1], np.nan)
     total = np.sum((y - y.mean(axis=0)) ** 2, axis=0)
     unexplained = np.sum((y - yhat) ** 2, axis=0)
-    return np.where(total > 0, 1 - unexplained / np.where(total > 0, total, 1), np.nan)
+    varies = total > negligible * np.sum(y**2, axis=0)
+    return np.where(varies, 1 - unexplained / np.where(varies, total, 1), np.nan)
+
+
+def rounding(values) -> float:
+    """Relative squared size of rounding errors: values that vary by less are constant."""
+    dtype = np.asarray(values).dtype
+    eps = float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 0.0
+    return max(16 * eps**2, 1e-24)
 
 
 class Rank(NamedTuple):
@@ -144,7 +153,7 @@ def effective_rank(
     x = x.reshape(len(x), -1)
     values = np.linalg.svd(x - x.mean(axis=0), compute_uv=False) ** 2 / (len(x) - 1)
     total = np.sum(values)
-    if total == 0:
+    if total * (len(x) - 1) <= rounding(activations) * np.sum(x**2):  # constant
         return Rank(0, 0, values)
     # Rounding may keep the last sum below the total.
     reached = np.cumsum(values) >= share * total * (1 - 1e-12)
@@ -164,10 +173,12 @@ def principal_components(
 ) -> Components:
     """Coordinates of points along the directions of largest variance, for figures.
 
-    A direction's sign is arbitrary; components beyond the number of points are 0.
+    A direction's sign is arbitrary; components beyond the number of points are 0, and all shares of
+    constant points.
     """
     x = np.asarray(activations, np.float64)
     x = x.reshape(len(x), -1)
+    negligible = rounding(activations) * np.sum(x**2)
     x = x - x.mean(axis=0)
     # Uses the points' inner products, because layers have many more units than points.
     values, vectors = np.linalg.eigh(x @ x.T)
@@ -176,7 +187,7 @@ def principal_components(
     coordinates[:, : len(values)] = vectors[:, ::-1][:, :components] * np.sqrt(values)
     total = np.sum(x**2)
     shares = np.zeros(components)
-    shares[: len(values)] = values / total if total else 0
+    shares[: len(values)] = values / total if total > negligible else 0
     return Components(coordinates, shares)
 
 

@@ -43,6 +43,18 @@ def test_censored_points_are_left_out_and_counted():
     assert np.isnan(growth.exponent(n, needed, draws=10)[:3]).all()
 
 
+def test_sizes_without_points_add_no_degrees_of_freedom():
+    """The interval is that of the sizes that carry the slope, whatever else was tried."""
+    n = np.array([12.0, 16, 20, 24, 28, 32])
+    needed = np.full((6, 3), np.inf)
+    needed[:2] = [[10, 12, 11], [20, 26, 22]]
+    alone, among_others = (growth.exponent(n[:k], needed[:k], draws=1000) for k in (2, 6))
+    assert alone.slope == pytest.approx(among_others.slope)
+    # Two sizes of three seeds are four degrees of freedom; draws differ between the studies.
+    widths = [study.high - study.low for study in (alone, among_others)]
+    assert widths[1] == pytest.approx(widths[0], rel=0.06)
+
+
 def test_bad_studies_are_refused():
     for words, call in {
         "accuracy must be": lambda: growth.data_needed(SIZES, [0, 1]),
@@ -83,6 +95,14 @@ def test_censored_cells_bound_the_line():
     assert np.isinf(needed[-1]) and np.isinf(ends[-1]).all()
     assert (found.n_points, found.n_censored, found.n_enough) == (4, 1, 0)
     assert found.slope == pytest.approx(2)  # the bound is below the line: it changes nothing
+    noisy_sizes, noisy = curves(n, 2.0, 1.5, seeds=3, noise=0.2)
+    tried = [m if value < 12 else m[:-4] for m, value in zip(noisy_sizes, n)]
+    cut = [score[: len(m)] for score, m in zip(noisy, tried)]
+    widths = []
+    for k in (2, 5):  # the three cells that never suffice do not carry the slope
+        study, *_ = growth.exponent_of_medians(n[:k], tried[:k], cut[:k], 0.8, draws=300)
+        widths.append(study.high - study.low)
+    assert study.n_censored == 3 and widths[1] == pytest.approx(widths[0], rel=0.15)
     limits = np.array([(1.0, 50.0), (1.0, 50.0), (1.0, 50.0)])
     flat = np.array([10.0, 10.0, np.inf])
     steep = growth.censored_slope(np.array([1.0, 2.0, 4.0]), flat, limits)

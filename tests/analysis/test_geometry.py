@@ -92,8 +92,9 @@ def test_probe_on_points_held_out():
     out = x[6:]
     wrong = np.sum((out - (12 - out)) ** 2) / np.sum((out - out.mean()) ** 2)
     np.testing.assert_allclose(probe.r2_held_out, 1 - wrong)
-    constant = geometry.probe(activations, np.ones((10, 1)))
-    assert np.isnan(constant.r2)
+    for level in (1.0, 0.1):  # the mean of seven times 0.1 is rounded
+        constant = geometry.probe(activations[:7], np.full((7, 1), level))
+        assert np.isnan(constant.r2)
 
 
 @pytest.mark.parametrize("shape", [(200, 8), (8, 200)])
@@ -111,6 +112,10 @@ def test_effective_rank_counts(shape):
     assert geometry.effective_rank(activations, 1e-4, 0.999).n_components == 3
     assert geometry.effective_rank(activations, share=1.0).n_components == 4
     assert geometry.effective_rank(np.ones(shape))[:2] == (0, 0)
+    # The mean of seven times 0.1 is rounded, and float32 activations are rounded themselves.
+    rounded = np.float32(0.1) + np.spacing(np.float32(0.1)) * rng.integers(-1, 2, (7, 3))
+    for constant in (np.full((7, 3), 0.1), rounded.astype(np.float32)):
+        assert geometry.effective_rank(constant)[:2] == (0, 0)
 
 
 def test_principal_components_of_a_plane():
@@ -129,6 +134,7 @@ def test_principal_components_of_a_plane():
     np.testing.assert_allclose(distances(components.coordinates), distances(plane), atol=1e-10)
     alone = geometry.principal_components(np.array([[0.0], [2.0]]))
     np.testing.assert_allclose(alone.shares, [1, 0], atol=1e-12)
+    np.testing.assert_array_equal(geometry.principal_components(np.full((7, 3), 0.1)).shares, 0)
     with pytest.raises(ValueError, match="n>=2"):
         geometry.principal_components(np.zeros((1, 3)))
 

@@ -78,6 +78,11 @@ def test_fields_that_are_flat_compose_and_others_do_not():
 def test_how_often_pairs_of_the_test_occur_in_training():
     record = report.entries("resistance")
     assert [resistance.occurrences(share)(record, {}) for share in (0.9, 0.99)] == ["13", "1.3"]
+    # "early" and "late" are other steps of the plane than of the digits.
+    for part, early, late in (("plane", "0 to 8", "16 to 256"), ("digits", "0 to 20", "40 to 200")):
+        words = [resistance.steps(when, part)(record, {}) for when in ("early", "late")]
+        assert words == [early, late]
+        assert all(f"steps {when} {part}" in resistance.TABLES for when in ("early", "late"))
 
 
 def test_every_answer_to_an_open_question_is_a_finding_that_the_record_matches():

@@ -21,16 +21,35 @@ def region(
     if name == "corner":
         if corner is None or not 0 < corner < n:
             raise BadInput(f"region 'corner' needs a corner from 1 to {n - 1}, got {corner}")
-        return (x >= corner) & (y >= corner)
+        return _held_out(name, x, y, corner)
     if lb is None or ub is None or not 0 <= lb <= ub < n:
         raise BadInput(f"region '{name}' needs 0 <= lb <= ub < {n}, got lb {lb} and ub {ub}")
-    if name == "donut":
-        held_out = (x >= lb) & (x <= ub) & (y >= lb) & (y <= ub)
-    else:
-        held_out = ((x >= lb) & (x < ub)) | ((y >= lb) & (y < ub))
+    held_out = _held_out(name, x, y, lb, ub)
     if held_out.all() or not held_out.any():
         raise BadInput(f"region '{name}' from {lb} to {ub} leaves nothing on one side")
     return held_out
+
+
+def _held_out(name, x, y, *numbers):
+    if name == "corner":
+        (corner,) = numbers
+        return (x >= corner) & (y >= corner)
+    lb, ub = numbers
+    if name == "cross":
+        return ((x >= lb) & (x < ub)) | ((y >= lb) & (y < ub))
+    return (x >= lb) & (x <= ub) & (y >= lb) & (y <= ub)
+
+
+def holds(region_name: str, xy: np.ndarray) -> np.ndarray:
+    """Whether centres xy [k, 2] between pixels are held out: bool [k]. Names as in `parse`.
+
+    "wide" has no such mask: it depends on the width, too.
+    """
+    if region_name == "whole":
+        return np.zeros(len(xy), bool)
+    name, *numbers = region_name.split("_")
+    one_of("region", name, REGIONS)
+    return _held_out(name, *np.asarray(xy).T, *map(int, numbers))
 
 
 def parse(region_name: str, n: int, n_widths: int = 1) -> np.ndarray:

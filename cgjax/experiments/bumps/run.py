@@ -18,6 +18,7 @@ HEADLINES = ("id nmse", "ood nmse", "gap nmse", "outside nmse", "cross-fade r2",
 def check(config) -> None:
     """Raises an error for combinations of keys that their ranges cannot exclude."""
     STUDIES[config.study].check(config)
+    comparisons.check(config)
 
 
 def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:

@@ -182,7 +182,8 @@ def token_loss(logits: jax.Array, actions: jax.Array) -> jax.Array:
 def gradient_penalty(f: Callable, params, x: jax.Array, inputs, component: int = 1) -> jax.Array:
     """D_j^2, a penalty to add to the loss with weight lambda.
 
-    f(params, x): logits [n, classes]; x, inputs: as in `dependence.gradient_dependence`.
+    f(params, x): logits [n, classes]; x, inputs: as in `dependence.gradient_dependence`, labels of
+    two components.
     """
-    matrix = dependence.gradient_dependence(f, params, x, inputs, chunk=x.shape[0])
+    matrix = dependence.gradient_dependence(f, params, x, inputs, sizes=(1, 2), chunk=x.shape[0])
     return jnp.sum(matrix[:, component] ** 2)

@@ -305,7 +305,7 @@ def scores(config, params, data, drawn) -> dict:
 
 
 def matrices(config, params, data, replica) -> dict:
-    """D_ij and S_2 on inputs of each of `eval.inputs`."""
+    """D_ij and S_2 on inputs of each of `eval.inputs`, all of them with both digits."""
     dependences, f = {}, predictor(config)
     key = rng.stream(jax.random.key(replica["seed"]), "data")
     for name in config.eval.inputs:

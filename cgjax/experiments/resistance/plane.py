@@ -357,8 +357,10 @@ def gauss_newton(config):
 
             jacobian = jax.vmap(jacobian_at)(points.x)  # [n, 2, P]
             p = jax.nn.softmax(f(params, points.x))
+            weights = batch.get("mask", jnp.ones(len(p)))
             weighted = p[..., None] * (jacobian - jnp.einsum("nc,ncp->np", p, jacobian)[:, None])
-            curvature = jnp.einsum("ncp,ncq->pq", jacobian, weighted) / len(p)
+            weighted *= weights[:, None, None]
+            curvature = jnp.einsum("ncp,ncq->pq", jacobian, weighted) / jnp.sum(weights)
             curvature += DAMPING * jnp.eye(len(vector))
             return value_and_aux, unravel(jnp.linalg.solve(curvature, ravel_pytree(gradient)[0]))
 
@@ -402,7 +404,7 @@ def experiment(config, data=None) -> program.Experiment:
     """
     data = points_of(config) if data is None else data
     replicas = training.replicas(config, settings(config))
-    net = network(config)
+    net, f = network(config), predictor(config)
     shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 2)))["params"]
     fixed = config.data.step_unit == "epoch"
     penalised = any(config.reg.penalties)
@@ -424,12 +426,13 @@ def experiment(config, data=None) -> program.Experiment:
         if config.model.get("fixed_biases"):
             params = models.with_fixed_biases(params)
         value = jnp.sum(head_losses(config, params, points, batch.get("mask")))
+        weights = batch.get("mask", jnp.ones(len(points.x)))
         if penalised:
-            value += replica["penalty"] * models.gradient_penalty(
-                lambda p, x: predictor(config)(p, x), params, points.x, INPUTS
-            )
-        yhat = jnp.argmax(_first(predictor(config)(params, points.x)), axis=-1)
-        accuracy = jnp.mean(yhat == points.y[:, 0])
+            # Rows that pad the batch belong to no component.
+            inputs = jnp.where(weights[:, None] > 0, INPUTS[None], -1)
+            value += replica["penalty"] * models.gradient_penalty(f, params, points.x, inputs)
+        is_right = jnp.argmax(_first(f(params, points.x)), axis=-1) == points.y[:, 0]
+        accuracy = jnp.sum(weights * is_right) / jnp.sum(weights)
         extra = visited(config, params, extra, batch["all"], step)
         return value, (extra, {"accuracy": accuracy})
 

@@ -188,6 +188,21 @@ def change(name: str, part: str = "plane"):
     )
 
 
+def steps(when: str, part: str):
+    """A field: the first and last step whose changes count as early, or as late."""
+
+    def field(record, studies):
+        (entry,) = (e for e in record if (e["row"], e["label"]) == ("one_step", part))
+        settings = entry["config"]["parts"][part]
+        every, last = settings["eval"]["epochs"], settings["train"]["epochs"]
+        measured = {*settings["eval"]["at"], *range(every, last + 1, every), last}
+        early = settings["eval"]["early"]
+        chosen = [step for step in measured if (step <= early) == (when == "early")]
+        return f"{min(chosen)} to {max(chosen)}"
+
+    return field
+
+
 @plots.styled
 def draw_gaps(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
     """Every seed of the paper's three experiments, with X_2 telling and without."""
@@ -281,6 +296,11 @@ TABLES = {
             ("loss", "A", "loss"),
             ("I", "A", "I of the target"),
         )
+    },
+    **{
+        f"steps {when} {part}": steps(when, part)
+        for when in ("early", "late")
+        for part in ("plane", "digits")
     },
     **{
         f"{when} D_2 of digits": change(f"{when} one step on A: D_2", "digits")

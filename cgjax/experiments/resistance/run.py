@@ -15,6 +15,7 @@ import numpy as np
 
 from cgjax.analysis import dependence, landscape
 from cgjax.config import over_parts, parts, prefixes
+from cgjax.config.declare import leaves
 from cgjax.core import checkpoint, hosts, program, rng, train, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
@@ -206,8 +207,41 @@ def check(config) -> None:
             task.check(part_config)
         except BadInput as error:
             raise BadInput(f"part '{name}': {error}" if name else str(error)) from None
+        problem = _problem(config.study, part_config)
+        if problem:
+            raise BadInput(f"part '{name}': {problem}" if name else problem)
     if config.study == "crossing":
         control.check(config)
+
+
+# Keys with one value in a study that compares runs by seed alone.
+RUNS = ("model.scales", "optim.lrs", "reg.penalties")
+SINGLE = {
+    "crossing": ("data.settings", "reg.penalties"),
+    "landscape": RUNS,
+    "first_step": ("data.settings", *RUNS),
+    "tangent": ("reg.penalties",),
+}
+
+
+def _problem(name: str, config) -> str:
+    """What the study of this name cannot compare in a part, or an empty text."""
+    flat = dict(leaves(config))
+    for key in SINGLE.get(name, ()):
+        if len(flat[key]) > 1:
+            return f"the row compares runs at one value of {key}, got {flat[key]}"
+    if name == "landscape":
+        if set(config.data.settings) != {"A", "control"}:
+            return f"the row compares A and control, got data.settings={config.data.settings}"
+        if config.model.towers:
+            return "hidden units are matched in one net: set model.towers=False"
+        if not {0, config.train.epochs} <= set(config.eval.keep):
+            return (
+                f"the path has both ends of training: set 0 and {config.train.epochs} in eval.keep"
+            )
+    if name == "tangent" and config.model.heads > 1:
+        return "the linearised network has one head: set model.heads=1"
+    return ""
 
 
 def plan(config) -> dict:
@@ -294,9 +328,11 @@ def analyse(config, task, trained: training.Trained, folder) -> tuple[dict, dict
 def panels(config, trained, folder) -> dict:
     """P(Y_1 = 1) on a grid at the steps of `eval.keep`, and training points [seeds, settings]."""
     n_shown = min(MOST_SHOWN, len(trained.seeds))
-    draw = jax.vmap(
-        lambda seed, control: plane.draw_sets(config, seed, control)["train"], (None, 0)
-    )
+
+    def training_set(seed, control):
+        return plane.draw_sets(config, plane.set_of(config, seed), control)["train"]
+
+    draw = jax.vmap(training_set, (None, 0))
     seeds = np.asarray(trained.seeds[:n_shown])
     controls = jnp.array([setting.numbers["control"] for setting in trained.settings])
     draw = program.jitted(jax.vmap(draw, (0, None)), config)
@@ -530,7 +566,7 @@ def tangent(config, trained_parts):
     data, are metrics too.
     """
     part_config, trained, _ = _only(trained_parts)
-    initial, seeds, rate = start(part_config), list(trained.seeds), part_config.optim.lrs[0]
+    initial, seeds = start(part_config), list(trained.seeds)
     steps = trained.scores["step"] * plane.per_step(part_config)
     f, numbers, arrays = (
         plane.predictor(part_config),
@@ -539,7 +575,7 @@ def tangent(config, trained_parts):
     )
 
     @jax.jit
-    def predicted(params, points):
+    def predicted(params, points, rate):
         update = jax.grad(lambda p: -plane.whole_loss(part_config, p, points["train"]))(params)
         x = points["fresh"].x[: part_config.eval.n_jacobian]
         early = dependence.early_dependence(
@@ -560,7 +596,8 @@ def tangent(config, trained_parts):
         for s in range(len(seeds)):
             params = tree.take(initial, (s, i))
             points_of_seed = tree.take(points, s)
-            predictions.append(np.asarray(predicted(params, points_of_seed)))
+            rate = setting.numbers["lr"]
+            predictions.append(np.asarray(predicted(params, points_of_seed, rate)))
             split_points = tree.take(points_of_seed["train"], slice(part_config.eval.n_split))
             kernel_split = dependence.tangent_split(f, params, split_points.x, plane.INPUTS)
             update_split = dependence.tangent_split(

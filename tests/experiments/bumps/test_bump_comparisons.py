@@ -8,7 +8,8 @@ import pytest
 
 from cgjax import config as configs
 from cgjax.core import metrics
-from cgjax.experiments.bumps import scenes, scores
+from cgjax.core.errors import BadInput
+from cgjax.experiments.bumps import run, scenes, scores, sets, training
 from cgjax.experiments.bumps.studies import comparisons
 
 
@@ -40,6 +41,78 @@ def test_starts_are_chosen_by_training_errors():
     ):
         np.testing.assert_allclose(numbers[f"angle_45/{name}"][0], expected)
     np.testing.assert_array_equal(more["axes/angle_45/learned axes/ood_nmse"], [5, 0.02])
+
+
+def test_a_start_without_an_error_is_not_chosen():
+    """A network that diverged has no ID error; it does not fit training best."""
+    config = configs.load("bumps:axes,smoke", {"train.seeds": "0,1"})
+    arrays, last = {}, {
+        "id_nmse": [[0.5, np.nan, 0.2], [0.5, np.nan, np.nan]], "axis_x": np.zeros((2, 3)),
+        "ood_nmse": [[1, np.nan, 3], [1, np.nan, np.nan]], "axis_y": np.zeros((2, 3)),
+    }  # fmt: skip
+    for part, _ in configs.parts(config):
+        arrays[f"{part}/cells"] = np.array(["no penalty", *("learned_axis" + s for s in " +")])
+        for name, values in last.items():
+            arrays[f"{part}/history/{name}"] = np.array([values], float)
+    numbers, _ = comparisons.axes(config, {}, arrays)
+    np.testing.assert_array_equal(numbers["angle_45/learned axes: ood nmse"][0], [3, np.nan])
+
+
+def test_a_network_without_a_score_does_not_reach_a_criterion(monkeypatch):
+    """A network that diverged has no error; more bumps than its set has are needed."""
+    config = configs.load("bumps:needed,smoke", {"data.bumps": "3,9"})
+    # [seeds, cells]: without stripes, then with them, each with 3 and 9 bumps
+    of_network = {"ood exact position": [0.0, 1, 0, 1], "ood nmse": [np.nan, 0.1, np.nan, 0.1]}
+    names = [part for part, _ in configs.parts(config)]
+
+    def by_cell(config, metrics, score):
+        return {part: np.array([of_network[score]] * 2) for part in names}
+
+    monkeypatch.setattr(comparisons, "_by_cell", by_cell)
+    few = functools.partial(comparisons.exponent, draws=10)
+    monkeypatch.setattr(comparisons, "exponent", few)
+    numbers, arrays = comparisons.needed(config, {}, {})
+    np.testing.assert_allclose(arrays["needed/error"], 9)
+    assert numbers["stripes, error: n points"] == ([4], [0])
+
+
+def test_scores_that_no_network_has_give_no_correlation():
+    """F_K on the frame is NaN if fewer than two rows are trained at every column."""
+    config = configs.load("bumps:phase,smoke", {"train.seeds": "0,1", "data.regions": "donut_2_6"})
+    numbers = {"ood nmse": 0.5, "F_K frame, image": np.nan, "F_K hole, image": 0.5}
+    numbers |= {"ood position accuracy": 1.0, "ood peak height": 1.0}
+    cells = training.cells(config, sets.make(config).axes)
+    metrics = {
+        f"{cell.name}: {name}": ([value, value], [0, 1])
+        for cell in cells
+        for name, value in numbers.items()
+    }
+    found, _ = comparisons.phase(config, metrics, {})
+    assert np.isnan(found["F_K frame and OOD nMSE: tau-b"][0])
+
+
+@pytest.mark.parametrize(
+    "row, changes, words",
+    [
+        ("needed", {"data.bumps": (9, 3)}, "data.bumps must rise"),
+        ("percolation", {"data.shares": (1.0, 0.5)}, "data.shares must rise"),
+        ("percolation", {"data.copies": (1, 2)}, "one value of data.copies"),
+        ("phase", {"data.shares": (0.5, 1.0)}, "one value of data.shares"),
+        ("phase", {"eval.layers": False}, "needs eval.layers"),
+        ("table", {"eval.words": False}, "needs eval.words"),
+        ("axes", {"data.shares": (0.5, 1.0)}, "one value of data.shares"),
+        ("axes_embed", {"reg.learned_axis": (0.0,), "reg.fixed_axis": (0.0,)}, "an axis"),
+        ("entangling", {"eval.factors": False}, "needs eval.factors"),
+        ("entangling", {"train.steps": 2000, "eval.every": 1000}, "step 1,260"),
+    ],
+)
+def test_what_a_comparison_needs_is_checked_before_training(row, changes, words):
+    config = configs.load(f"bumps:{row},smoke")
+    run.check(config)
+    with config.unlocked():
+        config.update_from_flattened_dict(changes)
+    with pytest.raises(BadInput, match=words):
+        run.check(config)
 
 
 def test_penalties_are_compared_at_equal_id_errors():

@@ -8,7 +8,7 @@ import pytest
 
 from cgjax.analysis import geometry
 from cgjax.core.errors import BadInput
-from cgjax.experiments.bumps import scenes, scores, sets
+from cgjax.experiments.bumps import regions, scenes, scores, sets
 from cgjax.experiments.bumps.studies import comparisons
 
 N, SIGMA, LB, UB = 28, 1.0, 6, 22
@@ -135,6 +135,23 @@ def test_metric_of_the_bump_code():
 
 
 # --- what is not stored ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["donut_6_22", "cross_11_17", "corner_14", "whole"])
+def test_regions_hold_centres_anywhere(name):
+    """On whole numbers the mask of the grid; between them the same inequalities."""
+    on_grid = regions.parse(name, 28)[0]
+    y, x = np.indices(on_grid.shape)
+    xy = np.stack([x, y], axis=-1).reshape(-1, 2)
+    np.testing.assert_array_equal(regions.holds(name, xy), on_grid.ravel())
+    between = np.array([[5.5, 14], [11.5, 3], [16.5, 27], [17.5, 2], [22.5, 13.5], [13.5, 14.5]])
+    expected = {
+        "donut_6_22": [0, 0, 0, 0, 0, 1],
+        "cross_11_17": [1, 1, 1, 0, 1, 1],
+        "corner_14": [0, 0, 1, 0, 0, 0],
+        "whole": [0] * 6,
+    }[name]
+    np.testing.assert_array_equal(regions.holds(name, between), np.array(expected, bool))
 
 
 def test_stretched_pixels():

@@ -14,7 +14,7 @@ from cgjax.analysis import factorization, machines
 from cgjax.core import program
 from cgjax.core.errors import BadInput
 from cgjax.data import arrays
-from cgjax.experiments.bumps import run, sets, training
+from cgjax.experiments.bumps import regions, run, scores, sets, training
 from cgjax.experiments.bumps.studies import analyses, decoders
 
 pytestmark = pytest.mark.usefixtures("one_device")
@@ -147,6 +147,25 @@ def test_contradictions_are_refused(changes, words):
     with pytest.raises(BadInput, match=words):
         sets.check(config)
         training.network(config)
+
+
+@pytest.mark.parametrize(
+    "row, changes, words",
+    [
+        ("three", {"eval.accounts": True}, "eval.accounts needs one width"),
+        ("three", {"eval.centres": 3}, "eval.centres needs one width"),
+        ("ranks", {"eval.accounts": True}, "eval.accounts needs held-out points"),
+        ("ranks", {"eval.words": True}, "eval.words needs held-out points"),
+        ("ranks", {"eval.tangent": True}, "eval.tangent needs held-out points"),
+        ("B11", {"eval.centres": 3}, "eval.centres needs a code of real-valued centres"),
+    ],
+)
+def test_analyses_that_cannot_follow_training_are_refused(row, changes, words):
+    config = configs.load(f"bumps:{row},smoke")
+    with config.unlocked():
+        config.update_from_flattened_dict(changes)
+    with pytest.raises(BadInput, match=words):
+        decoders.check(config)
 
 
 def test_axes_of_small_images_are_refused():
@@ -308,6 +327,23 @@ def test_a_cell_is_read_back(fields, folder):
         cgjax.load(folder)
 
 
+@pytest.mark.parametrize("name", ["donut_4_10", "cross_4_10", "corner_8", "whole"])
+def test_scores_between_pixels_follow_the_region(monkeypatch, name):
+    config = part("long", **{"data.n": 14, "data.regions": (name,), "eval.centres": 9})
+    with config.unlocked():
+        config.train.seeds = (0,)
+    scored = []
+    monkeypatch.setattr(training, "paint_all", lambda *args: None)
+    monkeypatch.setattr(training, "variables_of", lambda *args: ({}, {}))
+    monkeypatch.setattr(scores, "all_scores", lambda *args: scored.append(args[-1]) or {})
+    shown = sets.make(config)
+    cells = training.cells(config, shown.axes)
+    analyses.between_pixels(config, training.Trained(shown, cells, None, {}, {}, {}, {}), 0)
+    line = np.linspace(0, 13, 9)
+    held_out = regions.holds(name, np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2))
+    np.testing.assert_array_equal(scored, [~held_out, held_out])  # ID, then OOD
+
+
 def test_words_and_layers_of_trained_fields(fields):
     config, trained, *_ = fields
     numbers, saved = analyses.by_layer(config, trained, 1)
@@ -340,6 +376,11 @@ def test_what_is_not_held_out_has_no_score_in_words():
     trained = training.Trained(shown, cells, None, scores, {}, {}, {})
     line = decoders._line(settings, trained, 0)
     assert "nothing held out" in line and "nan" not in line
+    with settings.unlocked():
+        settings.optim.stop = 0.6
+    assert "never reached" not in decoders._line(settings, trained, 0)
+    scores["id_nmse"][1] = np.nan  # a network that diverged
+    assert "(1 of 3 seeds never reached the ID criterion)" in decoders._line(settings, trained, 0)
 
 
 def test_every_row_passes_its_check_in_every_size():

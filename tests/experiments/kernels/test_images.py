@@ -172,6 +172,25 @@ def test_a_run_writes_its_numbers_and_figures(tiny, tmp_path):
     assert outputs.shape == (3,) and np.ptp(outputs) == 0 and len(opened.step) == 2
 
 
+def test_every_kind_of_task_has_its_own_figures(monkeypatch, tmp_path):
+    """A row may have tasks of several kinds; those of one kind stay in the folder itself."""
+    drawn = set()
+    for name in ("values", "slopes", "accuracy", "types", "history"):
+
+        def record(arrays, cells, *rest, name=name):
+            drawn.add((str(rest[-1].relative_to(tmp_path)), *cells))
+
+        monkeypatch.setattr(figures, f"draw_{name}", record)
+    row = {"row": np.array("addition_mnist")}
+    for tasks_of_row in (("addition_both", "te_5_5_hubs_1"), ("te_5_5_hubs_1",)):
+        figures.draw(row | {f"{task}-d0/coefficients": 0 for task in tasks_of_row}, tmp_path)
+    assert drawn == {
+        *((f"addition/{name}.png", "addition_both") for name in ("values", "slopes", "history")),
+        *((f"te/{name}.png", "te_5_5_hubs_1") for name in ("accuracy", "history")),
+        *((f"{name}.png", "te_5_5_hubs_1") for name in ("accuracy", "history")),
+    }
+
+
 @pytest.mark.parametrize("distances", [[0], [0, 20]])
 def test_slopes_are_drawn_by_distance_where_there_are_several(distances, monkeypatch):
     drawn = []

@@ -133,3 +133,18 @@ def test_chosen_pairs_leak_less(monkeypatch, tmp_path):
         # Without the values, the choice of pairs gains little.
         assert 0.8 < metrics[f"S={s}, values unknown, 18 pairs: error over dispersed"] < 1.01
     assert drawn("design", arrays, tmp_path) == {"design.png"}
+
+
+@pytest.mark.parametrize("n, reported", [(3, (0, 25, 50)), (6, (0, 10, 20, 30, 40, 50))])
+def test_errors_are_reported_at_saliences_that_were_computed(monkeypatch, n, reported):
+    """A metric names its salience; on a coarse axis the nearest one has another error."""
+
+    def outputs(k_train, y, k_test, *rest):
+        return np.zeros((n, 81))
+
+    for machine in ("svr", "ridgeless"):
+        monkeypatch.setattr(theory.machines, machine, outputs)
+    changes = {"data.n_saliences": str(n), "data.training_sets": "1"}
+    metrics, _ = theory.dispersed(configs.load("kernels:dispersed", changes))
+    names = [f"{m}, S={s / 100:.2f}: test MSE" for m in ("svr", "ridgeless") for s in reported]
+    assert list(metrics) == names

@@ -16,7 +16,7 @@ from cgjax import plots
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import Access, opened
 from cgjax.data import raw
-from cgjax.experiments.resistance import control, figures, run, scan
+from cgjax.experiments.resistance import control, figures, run, scan, training
 from cgjax.experiments.resistance import pairs as of_pairs
 from cgjax.experiments.resistance import plane as of_plane
 from cgjax.main import main
@@ -195,7 +195,8 @@ def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
     f = of_plane.predictor(part_config)
 
     def loss(logits, points):
-        return jnp.mean(of_plane.models.LOSSES["cross_entropy"](logits, points.y[:, 0]))
+        losses = of_plane.models.LOSSES["cross_entropy"](logits, points.y[:, 0])
+        return jnp.mean(losses[:20])  # the other rows pad the batch
 
     def whole(params, extra, batch, *_):
         return loss(f(params, batch["points"].x), batch["points"]), extra
@@ -204,7 +205,8 @@ def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
     def both():
         points = of_plane.draw_sets(part_config, np.uint32(0), False)["train"]
         params = of_plane.network(part_config).init(jax.random.key(0), points.x)["params"]
-        rest = ({}, {"points": points}, jax.random.key(0), 0, {})
+        batch = {"points": points, "mask": jnp.arange(len(points.x)) < 20}
+        rest = ({}, batch, jax.random.key(0), 0, {})
         _, step = of_plane.gauss_newton(part_config)(whole)(params, *rest)
         vector, unravel = ravel_pytree(params)
         logits, along = jax.linearize(lambda v: f(unravel(v), points.x), vector)
@@ -216,6 +218,36 @@ def test_gauss_newton_is_newton_s_step_of_the_linearised_network():
     step, expected = both()
     np.testing.assert_allclose(step, expected, rtol=1e-3, atol=1e-4)
     assert np.abs(expected).max() > 0.1
+
+
+def test_rows_that_pad_a_batch_do_not_count(monkeypatch):
+    """The last batch of an epoch is padded: loss, penalty and accuracy are of its other rows."""
+    config = smoke("remedies", {"model.width": "2", **SHALLOW})
+    config = dict(configs.parts(config))["plane_plain"]
+    config.reg.penalties = (1.0,)
+
+    def penalty(f, params, x, inputs):
+        return jnp.sum(jnp.where(inputs >= 0, x, 0) ** 2)  # of the entries of a component
+
+    monkeypatch.setattr(of_plane.models, "gradient_penalty", penalty)
+    x = np.array([[0.3, -0.2], [-0.5, 0.4], [0.9, 0.7]], np.float32)
+    points = of_plane.Points(x, np.eye(3, 2, dtype=int))
+    experiment = of_plane.experiment(config, {"train": points})
+    start = jax.eval_shape(experiment.init, jax.random.key(0), {"scale": 1.0, "bias_std": 0.5})
+    rng = np.random.default_rng(2)
+    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), start[0])
+
+    @jax.jit
+    def scored(rows):
+        batch = {
+            "points": jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], points),
+            "all": points,
+        }
+        batch["mask"] = jnp.array([1.0, 1.0, 0.0])
+        value, (_, metrics) = experiment.loss(params, {}, batch, None, 0, {"penalty": 1.0})
+        return value, metrics["accuracy"]
+
+    np.testing.assert_allclose(scored(np.array([0, 1, 0])), scored(np.array([0, 1, 2])))
 
 
 @pytest.mark.slow
@@ -258,6 +290,70 @@ def test_panels_are_named_by_their_seeds(tmp_path, monkeypatch):
     figures.draw_seeds(arrays, tmp_path)
     titles = [ax.get_title(loc="left") or ax.get_title() for ax in saved["seeds"].axes]
     assert titles[:2] == ["seed 5", "seed 2"]
+
+
+def test_panels_show_the_points_that_were_trained(monkeypatch):
+    """Seeds beyond `search.n_sets` share the training sets of the first seeds."""
+    config = smoke("control", {"search.n_sets": "2", "train.seeds": "0,1,2,3"})
+
+    def numbered(config, number, control):
+        return {"train": of_plane.Points(jnp.full((1, 2), number), jnp.zeros((1, 2), int))}
+
+    monkeypatch.setattr(of_plane, "draw_sets", numbered)
+    setting = training.Setting("A", {"control": False})
+    trained = training.Trained((setting,), (0, 1, 2, 3), {}, {}, {}, {}, 0.0)
+    arrays = run.panels(dict(configs.parts(config))["sgd"], trained, None)
+    assert arrays["points/x"][:, 0, 0, 0].tolist() == [0, 1, 0, 1]
+    assert arrays["points/seed"].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "row, changes, words",
+    [
+        ("optimisers", {"data.settings": ("A", "control")}, "one value of data.settings"),
+        ("optimisers", {"reg.penalties": (0.0, 1.0)}, "one value of reg.penalties"),
+        ("landscape", {"data.settings": ("A",)}, "A and control"),
+        ("landscape", {"model.towers": True}, "model.towers"),
+        ("landscape", {"optim.lrs": (0.1, 0.2)}, "one value of optim.lrs"),
+        ("landscape", {"eval.keep": ()}, "0 and 4 in eval.keep"),
+        ("landscape", {"eval.keep": (1, 4)}, "0 and 4 in eval.keep"),
+        ("landscape", {"eval.keep": (0, 2)}, "0 and 4 in eval.keep"),
+        ("first_step", {"optim.lrs": (0.1, 0.2)}, "one value of optim.lrs"),
+        ("tangent", {"model.heads": 2}, "model.heads"),
+        ("tangent", {"reg.penalties": (0.0, 1.0)}, "one value of reg.penalties"),
+    ],
+)
+def test_what_a_study_needs_is_checked_before_training(row, changes, words):
+    config = smoke(row)
+    run.check(config)
+    with config.unlocked():
+        config.update_from_flattened_dict(changes)
+    with pytest.raises(BadInput, match=words):
+        run.check(config)
+
+
+def test_each_setting_is_predicted_at_its_own_rate(monkeypatch):
+    changes = {"optim.lrs": "0.5,3", "data.settings": "A", "train.seeds": "0"}
+    config, steps = smoke("tangent", changes), np.array([0.0, 1, 2])
+    points = of_plane.Points(np.zeros((1, 4, 2), np.float32), np.zeros((1, 4, 2), int))
+    monkeypatch.setattr(run, "points_of", lambda *args: {"train": points, "fresh": points})
+    monkeypatch.setattr(run, "start", lambda config: {"w": np.zeros((1, 2, 2, 2), np.float32)})
+    monkeypatch.setattr(of_plane, "predictor", lambda config: lambda params, x: x @ params["w"])
+    monkeypatch.setattr(of_plane, "whole_loss", lambda config, params, points: params["w"].sum())
+
+    def rates_alone(f, params, update, x, inputs, rates, **options):
+        return jnp.stack([jnp.ones_like(rates), rates], axis=-1)[:, None]  # S_2 = rate / (1 + rate)
+
+    monkeypatch.setattr(run.dependence, "early_dependence", rates_alone)
+    monkeypatch.setattr(run.dependence, "tangent_split", lambda *args: (0.0, 0.0, 0.0))
+    settings = of_plane.settings(config)
+    scores = {"step": steps, "S_2": np.zeros((3, 1, 2))}
+    trained = training.Trained(settings, (0,), {}, scores, {}, {}, 0.0)
+    _, arrays = run.tangent(config, {"": (config, trained, None)})
+    for rate in (0.5, 3):
+        rates = rate * steps * of_plane.per_step(config)
+        predicted = arrays[f"tangent/rate {rate:g}/predicted"][0]
+        np.testing.assert_allclose(predicted, rates / (1 + rates), rtol=1e-6)
 
 
 def test_searches_draw_from_the_distribution_of_the_starts():

@@ -13,7 +13,8 @@ import numpy as np
 
 from cgjax.analysis import factorization, geometry, machines, ntk
 from cgjax.core import tree
-from cgjax.experiments.bumps import scenes, scores, sets, training
+from cgjax.core.errors import BadInput
+from cgjax.experiments.bumps import regions, scenes, scores, sets, training
 
 # Places of the examples, as shares of the side. With 28 pixels they are the paper's places.
 EXAMPLES = ((11 / 28, 14 / 28), (12 / 28, 18 / 28), (17 / 28, 12 / 28), (17 / 28, 17 / 28))
@@ -321,8 +322,7 @@ def between_pixels(config, trained, c):
     xy = np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2)
     truth = scenes.bump(xy, data.n, data.sigmas[0], shown.inverted, data.pixel_grid)
     codes = training.encode(config, xy)
-    lb, ub = (int(word) for word in trained.cells[c].combination[0].split("_")[1:])
-    held_out = np.all((xy >= lb) & (xy <= ub), axis=1)
+    held_out = regions.holds(trained.cells[c].combination[0], xy)
     model, per_seed = training.network(config), []
     for s in range(len(config.train.seeds)):
         painted = training.paint_all(model, *training.variables_of(trained, s, c), codes)
@@ -339,6 +339,24 @@ def between_pixels(config, trained, c):
 def _by_name(per_seed: list[dict]) -> dict:
     """{name: values [seeds]}"""
     return {name: np.array([numbers[name] for numbers in per_seed], float) for name in per_seed[0]}
+
+
+# Analyses that compare the images of held-out points with others.
+OF_HELD_OUT = ("accounts", "tangent", "words")
+
+
+def check(config) -> None:
+    """Raises an error for an analysis that the part's images or points do not allow."""
+    data = config.data
+    for key in (key for key in ANALYSES if config.eval.get(key)):
+        if len(data.sigmas) > 1:
+            raise BadInput(
+                f"eval.{key} needs one width: data.sigmas={data.sigmas} are a third factor"
+            )
+        if key in OF_HELD_OUT and "whole" in data.regions:
+            raise BadInput(f"eval.{key} needs held-out points: data.regions={data.regions}")
+    if config.eval.get("centres") and data.encoding == "onehot":
+        raise BadInput("eval.centres needs a code of real-valued centres, not data.encoding=onehot")
 
 
 # key of `eval` -> analysis

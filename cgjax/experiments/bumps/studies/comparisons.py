@@ -15,6 +15,7 @@ from cgjax.analysis import stats
 from cgjax.analysis.data_needed import data_needed, exponent
 from cgjax.config import parts
 from cgjax.core.errors import BadInput
+from cgjax.core.program import Due
 from cgjax.experiments.bumps import sets, training
 from cgjax.experiments.bumps.studies.analyses import WORDS as _WORDS
 
@@ -23,6 +24,51 @@ ACCURACY = "ood position accuracy"
 WORDS = tuple(_WORDS)
 
 FEWEST = 12  # networks needed for an interval of their rank correlation
+
+
+# What a study needs of every part: one value of these keys of data, rising values of a key, and a
+# key of eval that is switched on.
+SINGLE = {
+    "percolation": ("regions", "copies"),
+    "phase": ("shares",),
+    **dict.fromkeys(("axes", "entangling"), ("regions", "copies", "shares")),
+}
+RISING = {"needed": "bumps", "percolation": "shares"}
+SWITCHED_ON = {"table": "words", "phase": "layers", "entangling": "factors"}
+
+
+def check(config) -> None:
+    """Raises an error unless the study can compare the networks of every part."""
+    for name, settings in parts(config):
+        problem = _problem(config.study, settings)
+        if problem:
+            prefix = f"part '{name}': " if name else ""
+            raise BadInput(f"{prefix}data and eval of row '{config.row}': {problem}")
+
+
+def _problem(study: str, settings) -> str:
+    """What the study lacks, or an empty text."""
+    data = settings.data
+    for key in SINGLE.get(study, ()):
+        if len(data[key]) > 1:
+            return f"the study compares networks at one value of data.{key}, got {data[key]}"
+    rising = data[RISING[study]] if study in RISING else ()
+    if list(rising) != sorted(rising):
+        return f"data.{RISING[study]} must rise, got {rising}"
+    if study in SWITCHED_ON and not settings.eval[SWITCHED_ON[study]]:
+        return f"the study needs eval.{SWITCHED_ON[study]}"
+    if study == "axes" and not any(any(settings.reg[name]) for name in training.OF_AXES):
+        return "the study needs a penalty along an axis, reg.fixed_axis or reg.learned_axis"
+    if study == "entangling":
+        missing = [n for n in _lengths(settings.train.steps) if not Due(settings).evaluation(n)]
+        if missing:
+            return f"the study needs an evaluation at step {missing[0]:,}: see eval.every"
+    return ""
+
+
+def _tau(x, y) -> float:
+    """Kendall's tau-b; NaN for fewer than two pairs."""
+    return stats.kendall_tau_b(x, y) if len(x) > 1 else math.nan
 
 
 def _by_cell(config, metrics, name: str) -> dict:
@@ -44,6 +90,7 @@ def _by_cell(config, metrics, name: str) -> dict:
 # accuracy reaches a threshold. The paper claims that it grows like N^3 without isolated factors in
 # the data and like N with them: slopes 3 and 1 on logarithmic axes.
 
+WORST = -1e9
 # criterion: (score, least value); the error's sign is changed, so that both scores rise with data
 CRITERIA = {"position": ("ood exact position", 0.6), "error": ("ood nmse", -0.5)}
 
@@ -61,6 +108,8 @@ def needed(config, metrics, arrays):
         scores = np.stack(list(_by_cell(config, metrics, name).values()))
         scores = scores.reshape(*scores.shape[:2], len(data.copies), len(data.bumps))
         scores = np.copysign(scores, least)  # [sizes, seeds, copies, bumps]
+        # A network that diverged has no score, and does not reach the criterion.
+        scores = np.where(np.isfinite(scores), scores, WORST)
         bumps_needed = np.apply_along_axis(
             lambda values, least: data_needed(data.bumps, values, least), -1, scores, least
         )
@@ -98,7 +147,7 @@ def phase(config, metrics, arrays):
             stats.bootstrap(stats.kendall_tau_b, *columns, n=500) if enough else (np.nan, np.nan)
         )
         prefix = f"F_K {where} and OOD nMSE: "
-        tau = stats.kendall_tau_b(*columns)
+        tau = _tau(*columns)
         numbers[prefix + "tau-b"] = ([tau], [0])
         taus[f"phase/tau {where}"] = np.array([tau, low, high])
         numbers[prefix + "2.5 %"], numbers[prefix + "97.5 %"] = ([low], [0]), ([high], [0])
@@ -244,7 +293,7 @@ def words(config, metrics, arrays):
     for i, j in itertools.combinations(range(len(WORDS)), 2):
         known = np.isfinite(table[i]) & np.isfinite(table[j])
         pair = f"{WORDS[i]} and {WORDS[j]}: tau-b"
-        taus[i, j] = taus[j, i] = stats.kendall_tau_b(table[i][known], table[j][known])
+        taus[i, j] = taus[j, i] = _tau(table[i][known], table[j][known])
         numbers[pair] = ([taus[i, j]], [0])
     cells = [
         "/".join(filter(None, (part, cell.name)))
@@ -324,7 +373,9 @@ def axes(config, metrics, arrays):
             cells = [c for c, name in enumerate(arrays[f"{part}/cells"]) if name.startswith(kind)]
             if not cells:
                 continue
-            best = np.array(cells)[np.argmin(last["id_nmse"][:, cells], axis=1)]
+            errors = last["id_nmse"][:, cells]
+            # A network that diverged has no error: it is not the best unless all diverged.
+            best = np.array(cells)[np.argmin(np.where(np.isnan(errors), np.inf, errors), axis=1)]
             for score in ("id_nmse", "ood_nmse", "axis_error"):
                 values = last[score][np.arange(len(seeds)), best]
                 numbers[f"{part}/{words}: {score.replace('_', ' ')}"] = (values, seeds)
@@ -348,7 +399,7 @@ def entangling(config, metrics, arrays):
     for part, settings in parts(config):
         seeds, steps = list(settings.train.seeds), list(arrays[f"{part}/history/step"])
         n_hidden = settings.model.mlp.n_hidden
-        for length in sorted({min(length, steps[-1]) for length in LENGTHS}):
+        for length in _lengths(steps[-1]):
             prefix, at = f"{part}/after {length:g} steps: ", steps.index(length)
             layers = [f"F_layer_{i + 1}" for i in range(n_hidden)]
             *by_layer, error = (
@@ -363,6 +414,11 @@ def entangling(config, metrics, arrays):
     lost, error = np.transpose(pairs)
     numbers["F lost and ID nMSE: tau-b"] = ([stats.kendall_tau_b(lost, error)], [0])
     return numbers, more
+
+
+def _lengths(last: float) -> list:
+    """LENGTHS of a training of `last` steps."""
+    return sorted({min(length, last) for length in LENGTHS})
 
 
 AFTERWARDS = {

@@ -16,6 +16,7 @@ from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
 from cgjax.experiments.bumps import models, sets, training
 from cgjax.experiments.bumps.studies.analyses import ANALYSES, examples
+from cgjax.experiments.bumps.studies.analyses import check as check_analyses
 
 MOST_FIELDS = 4  # cells of a part whose fields are saved
 
@@ -28,6 +29,7 @@ def check(config) -> None:
             training.check(settings)
             if settings.eval.get("tangent") and settings.model.name not in ("mlp", "cnn"):
                 raise BadInput("eval.tangent works only with model.name=mlp or cnn")
+            check_analyses(settings)
         except BadInput as error:
             raise BadInput(f"part '{name}': {error}" if name else str(error)) from None
 
@@ -98,7 +100,7 @@ def _line(config, trained, c) -> str:
     """A line with the results of one cell, ID before OOD."""
     mean = {name: np.mean(values[:, c]) for name, values in trained.scores.items()}
     label = trained.cells[c].name or config.model.name
-    missed = int(np.sum(trained.scores["id_nmse"][:, c] >= config.optim.stop))
+    missed = int(np.sum(~(trained.scores["id_nmse"][:, c] < config.optim.stop)))
     note = f" ({missed} of {len(config.train.seeds)} seeds never reached the ID criterion)"
     has_ood = trained.set_of(config, 0, c).is_ood.any()
     held_out = (

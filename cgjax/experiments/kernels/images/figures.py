@@ -18,15 +18,20 @@ PAPER = {"marker": "o", "mfc": "white", "ms": 6, "lw": 0, "mew": 1.3}
 
 
 def draw(arrays, folder: pathlib.Path) -> None:
-    """Draws every figure of the row's tasks."""
+    """Draws every figure of the row's tasks; tasks of several kinds have a folder for each kind."""
     arrays = dict(arrays)  # an .npz archive reads the file at every access
-    cells = {}  # task -> distances
+    by_kind = {}  # kind -> task -> distances
     for key in arrays:
         if key.endswith("/coefficients"):
             task, _, distance = key.split("/")[0].rpartition("-d")
+            cells = by_kind.setdefault(task.split("_")[0], {})
             cells.setdefault(task, []).append(int(distance))
+    for kind, cells in by_kind.items():
+        _draw_kind(arrays, kind, cells, folder / kind if len(by_kind) > 1 else folder)
+
+
+def _draw_kind(arrays, kind: str, cells: dict, folder: pathlib.Path) -> None:
     published = PUBLISHED["kernels"].get(str(arrays["row"]), {})
-    kind = next(iter(cells)).split("_")[0]
     if kind == "addition":
         draw_values(arrays, cells, folder / "values.png")
         draw_slopes(arrays, cells, published, folder / "slopes.png")
