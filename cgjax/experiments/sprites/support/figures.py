@@ -292,19 +292,23 @@ def draw_bound(arrays, folder: pathlib.Path) -> None:
     ends = np.array([1.0, 1.2 * max(arrays["bound"].max(), arrays["ratio"].max())])
     left.plot(ends, ends, color=plots.GREY, linewidth=0.8)
     left.plot(ends, ends / 5, color=plots.GREY, linewidth=0.8, linestyle=":")
-    left.set(xscale="log", yscale="log", ylim=(0.9, ends[1]))
+    least = 0.8 * np.concatenate([arrays["bound"], arrays["low/bound"]]).min()
+    left.set(xscale="log", yscale="log", xlim=(least, ends[1]), ylim=(0.9, ends[1]))
+    ticks = [n for n in (1, 2, 5, 10, 20, 50, 100, 200, 500) if least <= n <= ends[1]]
+    left.set_xticks(ticks, map(str, ticks))
+    left.xaxis.set_minor_locator(NullLocator())  # labels within a decade overlap
     left.set_xlabel("predicted amplification (the bound)")
     left.set_ylabel("error on all over error on P")
     left.set_title("crosses: low seeds; dotted: a fifth of the bound", fontsize=8)
     for name, colour, text in (("above", 1, "above the bound"), ("tight", 0, "within a factor 5")):
         right.plot(arrays["noises"], arrays[name], color=plots.COLOURS[colour], label=text)
-    right.set(xscale="log", xlabel="noise at which the bound is computed", ylabel="share of runs")
+    right.set(xscale="log", xlabel="noise at which the bound is computed", ylabel="share of seeds")
     right.legend(frameon=False, fontsize=8)
     for ax in (left, right):
         ax.grid(**plots.GRID)
     both = np.max(np.where(arrays["above"] == 0, arrays["tight"], 0))
     plots.headline(
-        fig, f"Where no run exceeds the bound, it is within a factor 5 of {both:.0%} of them"
+        fig, f"Where no seed exceeds the bound, {both:.0%} come within a factor 5 of it"
     )
     plots.save(fig, folder / "bound.png")
 
