@@ -10,6 +10,7 @@ FAMILIES = {
     "sprites": ("sprites", "run"),
     "jumps": ("sprites", "run_jumps"),
     "replay": ("sprites", "run_replay"),
+    "interventions": ("sprites", "run_interventions"),
     "gradients": ("sprites", "run_gradients"),
     "support": ("sprites", "run_support"),
     "kernels": ("kernels", "run"),

@@ -1,5 +1,5 @@
 """Benchmarks of the sprites study: speed of the train step, of rendering and of the support audit;
-jumps of the training loss, and one of them step by step; errors of its gradients.
+jumps of the training loss, one of them step by step, and what prevents them; errors of gradients.
 
 Absolute times are printed too, but only the ratios within one run matter.
 """
@@ -20,7 +20,7 @@ from cgjax.bench.harness import fastest, ratios, seconds_per_step, table, torch_
 from cgjax.core import parallel, program, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
-from cgjax.experiments.sprites import audits, jumps, models, scenes, sets
+from cgjax.experiments.sprites import audits, interventions, jumps, models, scenes, sets
 from cgjax.experiments.sprites import run as sprites
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 
@@ -242,6 +242,44 @@ def replay_rows(replay: jumps.Replay) -> list[tuple]:
         )
         for leaf, errors in replay.error.items()
     ]  # fmt: skip
+
+
+# --- interventions --------------------------------------------------------------------------------
+
+
+def run_interventions(batch: int = 0, steps: int = 0) -> None:
+    """Trains eight seeds for 60 epochs and changes the optimiser before their jumps.
+
+    On a CPU: two seeds of a small decoder, six epochs of 128 scenes. steps: epochs, where not 0.
+    """
+    on_cpu = jax.default_backend() == "cpu"
+    config = jumps.configure(range(2 if on_cpu else JUMP_SEEDS))
+    n_epochs = steps or (6 if on_cpu else EPOCHS)
+    if n_epochs < 2:
+        raise BadInput(f"--steps={n_epochs}: epochs are compared with earlier ones: set at least 2")
+    n_scenes, n_iterations = 2048, 100
+    if on_cpu:
+        jumps.shorten(config, 128, batch or 16)
+        config.model.component.update({"hidden": 32, "channels": 8})
+        n_scenes, n_iterations = 32, 8
+    say(f"jax {jax.__version__} · {parallel.describe_devices()} · {n_epochs} epochs")
+    data = sets.make(config)
+    begun = interventions.starts(config, n_epochs, data)
+    sharpness = jumps.sharpness_fn(config, data, n_scenes, n_iterations)
+    for start in begun:
+        share = interventions.share_of_limit(config, start, sharpness)
+        say(
+            f"seed {config.train.seeds[start.seed_index]}: from epoch {start.epoch} on, "
+            f"{'before its first jump' if start.jumps else 'no jump'}; largest eigenvalue at "
+            f"{share:.2f} of the limit of stability"
+        )
+    largest = interventions.rises(config, begun, data)
+    columns = (
+        "change", "limit, relative", "prediction", "jump, of seeds that jump", "of the others",
+        "largest rise of each seed, %",
+    )  # fmt: skip
+    title = f"{interventions.LEAD + 1} epochs with another optimiser"
+    table(title, columns, interventions.table_rows(begun, largest))
 
 
 # --- gradients ------------------------------------------------------------------------------------

@@ -46,13 +46,15 @@ def plateau(metric: str, sense: str, factor: float, patience: int, every: int) -
     return control
 
 
-def adamw(schedule, weight_decay: float, b2: float = 0.999) -> optax.GradientTransformation:
-    """AdamW with betas (0.9, b2), eps 1e-8 outside the root, weight decay on every parameter.
+def adamw(
+    schedule, weight_decay: float, b2: float = 0.999, b1: float = 0.9
+) -> optax.GradientTransformation:
+    """AdamW with betas (b1, b2), eps 1e-8 outside the root, weight decay on every parameter.
 
     The parameters are flattened to one vector: with one update per leaf, kernel launches would
     dominate the time of small networks.
     """
-    adamw = optax.adamw(schedule, b1=0.9, b2=b2, eps=1e-8, weight_decay=weight_decay)
+    adamw = optax.adamw(schedule, b1=b1, b2=b2, eps=1e-8, weight_decay=weight_decay)
     return optax.flatten(adamw)
 
 

@@ -6,6 +6,7 @@ step by step.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from cgjax.experiments.sprites import run as sprites
 from cgjax.experiments.sprites.models import epoch_means, first_doubling, largest_rise, rounded
 
 JUMP = 0.1  # relative rise of an epoch's mean loss above the least before it
+B1, B2, EPS = 0.9, 0.999, 1e-8  # of the published AdamW
 
 
 class Implementation(NamedTuple):
@@ -30,6 +32,7 @@ class Implementation(NamedTuple):
     form: str = "auto"  # of the decoder; "auto" is the GPU kernels on a GPU
     precision: str | None = None  # of matrix products; None: TF32 on a GPU
     concurrent: bool = True  # kernels of a step that do not depend on each other run side by side
+    b1: float = B1  # of AdamW's momentum
 
 
 IMPLEMENTATIONS = {
@@ -110,6 +113,9 @@ def compile_program(config, how: Implementation, steps_per_call: int, data) -> P
     experiment = sprites.experiment(config, models.build(config, "compositional"), data)
     if not how.concurrent:
         experiment = experiment._replace(compiler_options=None)
+    if how.b1 != B1:
+        tx = functools.partial(sprites.optimiser, config, b1=how.b1)
+        experiment = experiment._replace(tx=tx)
     set_up = program.SetUp(experiment, config)
     state, data = set_up.init(), set_up.data()
     with jax.default_matmul_precision(how.precision) if how.precision else contextlib.nullcontext():
@@ -174,10 +180,15 @@ def target_images(rows: dict, chunk: int = 5000) -> np.ndarray:
 # AdamW's stability is read from the preconditioned Hessian.
 
 
-B1, B2, EPS = 0.9, 0.999, 1e-8  # of the published AdamW
-# On a quadratic, AdamW with momentum B1 diverges where rate x eigenvalue of P^-1 H exceeds this
-# (Cohen et al. 2022, "Adaptive Gradient Methods at the Edge of Stability").
-THRESHOLD = (2 + 2 * B1) / (1 - B1)
+def limit_of_stability(b1: float) -> float:
+    """On a quadratic, AdamW diverges where rate x eigenvalue of P^-1 H exceeds this.
+
+    Cohen et al. 2022, "Adaptive Gradient Methods at the Edge of Stability".
+    """
+    return (2 + 2 * b1) / (1 - b1)
+
+
+THRESHOLD = limit_of_stability(B1)
 
 
 class Rise(NamedTuple):

@@ -1,6 +1,7 @@
 """One sprites run: scenes, models, training, the theory's verdict, figures, results."""
 
 import concurrent.futures
+import functools
 import pathlib
 
 import jax
@@ -302,12 +303,6 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
         # Dead alphas end in an all-black output.
         return {**scalars, "collapsed": (jnp.max(brightest) <= 1e-6).astype(jnp.float32)}, {}
 
-    end = rates.schedule_end or config.train.steps
-
-    def tx(replica):
-        schedule = optim.cosine(replica["lr"], replica["lr_final"], end, rates.lr_every)
-        return optim.adamw(schedule, replica["weight_decay"], rates.b2)
-
     return program.Experiment(
         data=data,
         replicas=with_numbers(
@@ -322,10 +317,18 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
         batch=batch,
         loss=loss,
         evaluate=evaluate,
-        tx=tx,
+        tx=functools.partial(optimiser, config),
         headline=("r2_all", "max"),
         compiler_options=SIDE_BY_SIDE if parallel.on_one_nvidia() else None,
     )
+
+
+def optimiser(config, replica: dict, b1: float = 0.9):
+    """AdamW of one replica on the schedule of the config; b1: of its momentum."""
+    rates = config.optim
+    end = rates.schedule_end or config.train.steps
+    schedule = optim.cosine(replica["lr"], replica["lr_final"], end, rates.lr_every)
+    return optim.adamw(schedule, replica["weight_decay"], rates.b2, b1)
 
 
 # --- results --------------------------------------------------------------------------------------

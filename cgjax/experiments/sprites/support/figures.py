@@ -307,9 +307,7 @@ def draw_bound(arrays, folder: pathlib.Path) -> None:
     for ax in (left, right):
         ax.grid(**plots.GRID)
     both = np.max(np.where(arrays["above"] == 0, arrays["tight"], 0))
-    plots.headline(
-        fig, f"Where no seed exceeds the bound, {both:.0%} come within a factor 5 of it"
-    )
+    plots.headline(fig, f"Where no seed exceeds the bound, {both:.0%} come within a factor 5 of it")
     plots.save(fig, folder / "bound.png")
 
 

@@ -1,0 +1,148 @@
+"""Does AdamW's limit of stability make the training loss jump? A test by intervention.
+
+Training starts again from the state one epoch before a jump (`jumps.JUMP`), on the same batches,
+with another learning rate or another momentum. AdamW becomes unstable where the largest eigenvalue
+of the preconditioned Hessian exceeds `jumps.limit_of_stability(b1)` / rate, and that eigenvalue
+stays near the limit for epochs before a jump. So, if the limit causes the jumps, a higher limit
+prevents them and a lower one makes the loss of every seed jump whose eigenvalue is beyond it.
+Momentum changes the limit alone: its steps are as large as before.
+"""
+
+import collections
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from cgjax.experiments.sprites import jumps
+from cgjax.experiments.sprites.models import epoch_means, largest_rise
+
+LEAD = 1  # epochs between the start and the epoch of the jump
+
+
+class Intervention(NamedTuple):
+    """A change of the optimiser."""
+
+    b1: float = jumps.B1
+    rate: float = 1.0  # times the published schedule's
+
+    @property
+    def limit(self) -> float:
+        """The largest stable eigenvalue, relative to that of the published optimiser."""
+        return jumps.limit_of_stability(self.b1) / jumps.THRESHOLD / self.rate
+
+    @property
+    def prediction(self) -> str:
+        """What the loss does if the limit of stability causes the jumps."""
+        if self.limit == 1:
+            return "as before"
+        return "no jump" if self.limit > 1 else "jump"
+
+
+INTERVENTIONS = {
+    "none": Intervention(),
+    "half the rate": Intervention(rate=0.5),
+    "b1 0.95": Intervention(b1=0.95),
+    "twice the rate": Intervention(rate=2.0),
+    "b1 0.8": Intervention(b1=0.8),
+}
+
+
+class Start(NamedTuple):
+    """Where the interventions in one seed's training begin."""
+
+    seed_index: int
+    epoch: int
+    jumps: bool  # whether the seed's loss jumps LEAD epochs later; else it never jumps
+    least: float  # least mean loss of an epoch before
+    state: Any  # of all replicas, on the host
+
+
+def starts(config, n_epochs: int, data) -> list[Start]:
+    """Trains all seeds: a start for each, LEAD epochs before its first jump.
+
+    A seed without a jump starts in the middle of the training.
+    """
+    recent = collections.deque(maxlen=LEAD + 1)  # (least before an epoch [R], state before it)
+    least, found, middle = np.inf, {}, None
+    trained = jumps.epochs(config, jumps.IMPLEMENTATIONS["kernels"], n_epochs, data, keep=True)
+    for epoch, (state, losses) in enumerate(trained):
+        means = losses.mean(axis=0)
+        recent.append((np.broadcast_to(least, means.shape), state))
+        if epoch == n_epochs // 2:
+            middle = recent[-1]
+        if epoch > LEAD:  # an earlier jump has no start with an epoch before it
+            for seed in np.flatnonzero(means / least - 1 > jumps.JUMP):
+                found.setdefault(int(seed), (epoch - LEAD, True, *recent[0]))
+        least = np.fmin(least, means)
+    found = {seed: found.get(seed, (n_epochs // 2, False, *middle)) for seed in range(len(least))}
+    return [
+        Start(seed, epoch, is_jump, float(before[seed]), state)
+        for seed, (epoch, is_jump, before, state) in found.items()
+    ]
+
+
+def share_of_limit(config, start: Start, sharpness) -> float:
+    """The largest eigenvalue at a start over the published optimiser's limit.
+
+    sharpness: a function of `jumps.sharpness_fn`.
+    """
+    params, opt_state = jax.tree.map(
+        lambda leaf: leaf[start.seed_index], (start.state.params, start.state.opt_state)
+    )
+    second_moment = jumps.adam_state(opt_state).nu
+    vector = np.random.default_rng(0).standard_normal(second_moment.shape, np.float32)
+    step = start.epoch * config.optim.lr_every
+    value, _ = sharpness(params, second_moment, float(step), vector)
+    return value * jumps.rate_of(config, start.epoch) / jumps.THRESHOLD
+
+
+def rises(config, begun: list[Start], data) -> dict:
+    """{intervention: largest rise [starts] of an epoch's mean loss within LEAD + 1 epochs}.
+
+    The rise is relative to the least mean before; infinite if the loss is not finite.
+    """
+    length, programs, results = config.optim.lr_every, {}, {}
+    for name, change in INTERVENTIONS.items():
+        if change.b1 not in programs:
+            how = jumps.IMPLEMENTATIONS["kernels"]._replace(b1=change.b1)
+            programs[change.b1] = jumps.compile_program(config, how, length, data)
+        by_epoch = {}
+        for start in begun:
+            if start.epoch not in by_epoch:
+                by_epoch[start.epoch] = _continued(programs[change.b1], start, change.rate, length)
+        results[name] = np.array([_rise(start, by_epoch[start.epoch]) for start in begun])
+    return results
+
+
+def _continued(program: jumps.Program, start: Start, rate: float, length: int) -> np.ndarray:
+    """Mean losses [LEAD + 1, R] of the epochs from a start on."""
+    state = jax.device_put(start.state)
+    state, losses = state._replace(lr_scale=rate * state.lr_scale), []
+    for epoch in range(start.epoch, start.epoch + LEAD + 1):
+        state, stats = program.call(state, program.rows(epoch * length))
+        losses.append(np.asarray(stats["loss"]))
+    return epoch_means(np.concatenate(losses), length)
+
+
+def _rise(start: Start, means: np.ndarray) -> float:
+    means = means[:, start.seed_index]
+    if not np.isfinite(means).all():
+        return np.inf
+    return float(largest_rise(np.concatenate([[start.least], means])[:, None])[0])
+
+
+def table_rows(begun: list[Start], largest: dict) -> list[tuple]:
+    """Rows of text: what each intervention predicts, and how many seeds jump."""
+    jumping = np.array([start.jumps for start in begun])
+    rows = []
+    for name, values in largest.items():
+        change, is_jump = INTERVENTIONS[name], values > jumps.JUMP
+        rows.append((
+            name,
+            f"{change.limit:.2f}",
+            change.prediction,
+            *(f"{is_jump[group].sum()} of {group.sum()}" for group in (jumping, ~jumping)),
+            ", ".join(f"{100 * value:.0f}" for value in values),
+        ))  # fmt: skip
+    return rows
