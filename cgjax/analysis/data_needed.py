@@ -66,17 +66,20 @@ def exponent(
     rng = np.random.default_rng(seed)
     picks = rng.integers(needed.shape[1], size=(draws, *needed.shape))
     slopes = [_slope(n, np.take_along_axis(needed, pick, axis=1)) for pick in picks]
-    slope, half = _slope(n, needed), _half_width(n, slopes, needed.shape[1], level)
+    n_points = np.sum(np.isfinite(needed) & (needed > 0), axis=1)
+    slope, half = _slope(n, needed), _half_width(n, slopes, needed.shape[1], level, n_points)
     return Exponent(slope, slope - half, slope + half, *_counts(needed))
 
 
-def _half_width(n, slopes, n_seeds, level) -> float:
+def _half_width(n, slopes, n_seeds, level, weights=None) -> float:
+    """weights: points of each size; None: one."""
     known = np.array([slope for slope in slopes if np.isfinite(slope)])
     more = n_seeds - 1
     if len(known) < 2 or not more:
         return np.nan
     # Sizes at the ends carry most of the slope, those in the middle hardly any.
-    pull = (np.log(n) - np.log(n).mean()) ** 2
+    weights = np.ones(len(n)) if weights is None else weights
+    pull = weights * (np.log(n) - np.average(np.log(n), weights=weights)) ** 2
     degrees = more * pull.sum() ** 2 / np.sum(pull**2)
     half = known.std(ddof=1) * np.sqrt(1 + 1 / more)
     return half * scipy.special.stdtrit(degrees, (1 + level) / 2)
@@ -126,6 +129,8 @@ def exponent_of_medians(
         medians = [np.median(cell[:, pick], axis=1) for cell, pick in zip(scores, picks)]
         return np.array([of_cell(*cell, threshold) for cell in zip(sizes, medians)])
 
+    if len({np.shape(cell)[1:] for cell in scores}) > 1:
+        raise ValueError(f"scores need the same seeds in every cell: {[*map(np.shape, scores)]}")
     n_seeds = scores[0].shape[1]
     needed = needed_by([np.arange(n_seeds)] * len(n), data_needed)  # its checks hold for all draws
     picks = np.random.default_rng(seed).integers(n_seeds, size=(draws, len(n), n_seeds))
