@@ -14,6 +14,7 @@ from matplotlib.text import Text
 
 from cgjax import plots
 from cgjax.core.errors import BadInput
+from cgjax.plots.lenses import _matrix
 
 pytestmark = pytest.mark.usefixtures("whole_figures")
 LABELS = ["sprite 1 x", "sprite 1 y", "sprite 1 hue"]
@@ -329,3 +330,11 @@ def test_headlines_fit_their_figure():
     assert title.get_window_extent().x1 <= fig.bbox.x1
     assert title.get_text().count("\n") >= 2
     assert plots.wrap("one\n\ntwo", 5) == "one\n\ntwo" and plots.wrap("", 5) == ""
+
+
+def test_an_unknown_share_is_not_drawn_as_a_small_one():
+    ax = plots.new_figure(3, 3).subplots()
+    shares = np.array([[np.nan, 0.25], [-20.0, 1.0]])
+    _matrix(ax, shares, ["a", "b"], ["x", "y"], beside=shares[::-1])
+    texts = [text.get_text() for text in ax.texts]
+    assert texts == ["unknown\n(< −9)", "0.25\n(1.00)", "< −9\n(unknown)", "1.00\n(0.25)"]

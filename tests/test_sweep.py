@@ -172,6 +172,7 @@ BAD = {
     f"--config={ROW} --index=0 --submit=local": "--submit and --index contradict",
     f"--config={ROW} --submit=cloud": "invalid choice: 'cloud'",
     f"--config={ROW} --slurm.partition=x": "needs --submit=slurm",
+    f"--config={ROW} --minutes=5": "--minutes needs --submit",
     f"--config={ROW} --sweep.optim.lr": "has no value",
     f"--config={ROW} --sweep.optim.lr=": "has no value",
     f"--config={ROW} --sweep.optim.lr=1,,2": "is not a list of values",

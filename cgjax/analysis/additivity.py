@@ -330,8 +330,10 @@ class _Groups(NamedTuple):
 def _groups(x, splits):
     """One group for each pair of split and combination, sorted by both."""
     names, split_index = np.unique(splits, return_inverse=True)
-    keys = np.concatenate([split_index[:, None], x], axis=1)
+    # Combinations are numbered first: int64 and uint64 in one array would become float64.
+    combinations, x_index = np.unique(x, axis=0, return_inverse=True)
+    keys = np.stack([split_index.ravel(), x_index.ravel()], axis=1)
     unique, group = np.unique(keys, axis=0, return_inverse=True)
     order = np.argsort(group.ravel(), kind="stable")
     rows = np.split(order, np.cumsum(np.bincount(group.ravel()))[:-1])
-    return _Groups(unique[:, 1:], names[unique[:, 0]], rows)
+    return _Groups(combinations[unique[:, 1]], names[unique[:, 0]], rows)

@@ -66,19 +66,19 @@ def exponent(
     rng = np.random.default_rng(seed)
     picks = rng.integers(needed.shape[1], size=(draws, *needed.shape))
     slopes = [_slope(n, np.take_along_axis(needed, pick, axis=1)) for pick in picks]
-    carrying = n[np.any(_is_known(needed), axis=1)]
-    slope, half = _slope(n, needed), _half_width(carrying, slopes, needed.shape[1], level)
+    n_points = np.sum(_is_known(needed), axis=1)
+    slope, half = _slope(n, needed), _half_width(n, slopes, needed.shape[1], level, n_points)
     return Exponent(slope, slope - half, slope + half, *_counts(needed))
 
 
-def _half_width(n, slopes, n_seeds, level) -> float:
-    """Half of the interval; n: the sizes that carry the slope."""
+def _half_width(n, slopes, n_seeds, level, n_points) -> float:
+    """Half of the interval; n_points [sizes]: the numbers of each size that carry the slope."""
     known = np.array([slope for slope in slopes if np.isfinite(slope)])
     more = n_seeds - 1
-    if len(known) < 2 or not more or not len(n) or np.ptp(n) == 0:
+    if len(known) < 2 or not more or len(np.unique(n[n_points > 0])) < 2:
         return np.nan
     # Sizes at the ends carry most of the slope, those in the middle hardly any.
-    pull = (np.log(n) - np.log(n).mean()) ** 2
+    pull = n_points * (np.log(n) - np.average(np.log(n), weights=n_points)) ** 2
     degrees = more * pull.sum() ** 2 / np.sum(pull**2)
     half = known.std(ddof=1) * np.sqrt(1 + 1 / more)
     return half * scipy.special.stdtrit(degrees, (1 + level) / 2)
@@ -132,13 +132,15 @@ def exponent_of_medians(
         medians = [np.median(cell[:, pick], axis=1) for cell, pick in zip(scores, picks)]
         return np.array([of_cell(*cell, threshold) for cell in zip(sizes, medians)])
 
+    if len({np.shape(cell)[1:] for cell in scores}) > 1:
+        raise ValueError(f"scores need the same seeds in every cell: {[*map(np.shape, scores)]}")
     n_seeds = scores[0].shape[1]
     needed = needed_by([np.arange(n_seeds)] * len(n), data_needed)  # its checks hold for all draws
     picks = np.random.default_rng(seed).integers(n_seeds, size=(draws, len(n), n_seeds))
     drawn = np.array([needed_by(pick) for pick in picks])
     slope, is_carrying = _censored_fit(n, needed, limits)
     slopes = [censored_slope(n, row, limits) for row in drawn]
-    half = _half_width(n[is_carrying], slopes, n_seeds, level)
+    half = _half_width(n, slopes, n_seeds, level, is_carrying)
     tails = (1 - level) / 2, (1 + level) / 2
     ends = np.quantile(drawn, tails, axis=0, method="inverted_cdf").T
     return Exponent(slope, slope - half, slope + half, *_counts(needed)), needed, ends

@@ -106,18 +106,23 @@ def probe(
     is_fitted = np.ones(len(x), bool) if is_fitted is None else np.asarray(is_fitted)
     x = x.reshape(len(x), -1)
     centre, level = x[is_fitted].mean(axis=0), y[is_fitted].mean(axis=0)
-    weights = np.linalg.lstsq(x[is_fitted] - centre, y[is_fitted] - level, rcond=None)[0]
+    weights = np.linalg.lstsq(_centred(x[is_fitted]), y[is_fitted] - level, rcond=None)[0]
     intercept = level - centre @ weights
     yhat, negligible = x @ weights + intercept, rounding(targets)
     scores = [_r2(y[rows], yhat[rows], negligible) for rows in (is_fitted, ~is_fitted)]
     return Probe(*scores, weights, intercept)
 
 
+def _centred(x):
+    """x [n, D] around its mean; exactly 0 for a constant column, whose mean may be rounded."""
+    return np.where(np.ptp(x, axis=0) > 0, x - x.mean(axis=0), 0)
+
+
 def _r2(y, yhat, negligible):
     """R2 [targets]; NaN for constant targets and without points."""
     if not len(y):
         return np.full(y.shape[1], np.nan)
-    total = np.sum((y - y.mean(axis=0)) ** 2, axis=0)
+    total = np.sum(_centred(y) ** 2, axis=0)
     unexplained = np.sum((y - yhat) ** 2, axis=0)
     varies = total > negligible * np.sum(y**2, axis=0)
     return np.where(varies, 1 - unexplained / np.where(varies, total, 1), np.nan)
@@ -151,7 +156,7 @@ def effective_rank(
     """
     x = np.asarray(activations, np.float64)
     x = x.reshape(len(x), -1)
-    values = np.linalg.svd(x - x.mean(axis=0), compute_uv=False) ** 2 / (len(x) - 1)
+    values = np.linalg.svd(_centred(x), compute_uv=False) ** 2 / (len(x) - 1)
     total = np.sum(values)
     if total * (len(x) - 1) <= rounding(activations) * np.sum(x**2):  # constant
         return Rank(0, 0, values)
@@ -179,7 +184,7 @@ def principal_components(
     x = np.asarray(activations, np.float64)
     x = x.reshape(len(x), -1)
     negligible = rounding(activations) * np.sum(x**2)
-    x = x - x.mean(axis=0)
+    x = _centred(x)
     # Uses the points' inner products, because layers have many more units than points.
     values, vectors = np.linalg.eigh(x @ x.T)
     values = np.maximum(values[::-1][:components], 0)
@@ -223,7 +228,7 @@ class Fit(NamedTuple):
 def kernel(features: finite("n D"), new: finite("m D")) -> Kernel:
     """The kernel of features, centred on their mean, with new features."""
     features, new = (np.asarray(a, np.float64) for a in (features, new))
-    centred, new = features - features.mean(axis=0), new - features.mean(axis=0)
+    centred, new = _centred(features), new - features.mean(axis=0)
     values, vectors = np.linalg.eigh(centred @ centred.T)
     values = np.where(values > ROUNDING * max(values[-1], 0), values, 0)
     return Kernel(vectors, values, new @ centred.T)

@@ -306,5 +306,5 @@ def _ridge(x, y, x_read):
     centre, level = x.mean(axis=0), y.mean(axis=0)
     x, x_read = x - centre, x_read - centre
     gram = x @ x.T
-    penalty = RIDGE * max(np.trace(gram), ROUNDING)
+    penalty = RIDGE * np.trace(gram) or 1.0
     return level + x_read @ (x.T @ np.linalg.solve(gram + penalty * np.eye(len(x)), y - level))

@@ -47,7 +47,8 @@ def fit(slots: finite("n K d"), latents: finite("n K l")) -> SlotMaps:
     """
     slots, latents = np.asarray(slots, np.float64), np.asarray(latents, np.float64)
     n, n_slots, _ = latents.shape
-    deviation = np.maximum(latents.reshape(-1, latents.shape[-1]).std(0), 1e-12)
+    deviation = _deviation(latents)
+    deviation = np.where(deviation > 0, deviation, 1)
     orders = [np.tile(np.arange(n_slots), (n, 1)), *np.argsort(latents, axis=1).transpose(2, 0, 1)]
     best = None
     for order in orders:
@@ -72,12 +73,18 @@ def _alternate(slots, latents, order, deviation):
     return maps, error
 
 
+def _deviation(latents):
+    """Of each latent [l] over all objects; 0 for a constant, whose deviations are rounding."""
+    every = latents.reshape(-1, latents.shape[-1])
+    return np.where(np.ptp(every, axis=0) > 0, every.std(0), 0)
+
+
 def _solver(slot):
     """[d + 1, n]: from targets at n slots [n, d] to the weights of their ridge regression."""
     mean = slot.mean(0)
     centred = slot - mean
     covariance = centred.T @ centred / len(slot)
-    ridge = RIDGE * max(np.trace(covariance) / len(mean), 1e-12)
+    ridge = RIDGE * np.trace(covariance) / len(mean) or 1.0
     slopes = np.linalg.solve(covariance + ridge * np.eye(len(mean)), centred.T / len(slot))
     return np.concatenate([slopes, 1 / len(slot) - (mean @ slopes)[None]])
 
@@ -100,13 +107,17 @@ def assign(
 
 @checked
 def r2(maps: slot_maps, slots: finite("n K d"), latents: finite("n K l")) -> np.ndarray:
-    """R2 of each latent [l] over all objects of all images, in their best permutations."""
+    """R2 of each latent [l] over all objects of all images, in their best permutations.
+
+    NaN for a constant latent.
+    """
     slots, latents = np.asarray(slots, np.float64), np.asarray(latents, np.float64)
     order, _ = assign(maps, slots, latents)
     objects = np.take_along_axis(latents, order[:, :, None], axis=1)
     predicted = np.einsum("nkd,kdl->nkl", _with_one(slots), maps.weights)
-    variance = latents.reshape(-1, latents.shape[-1]).var(0)
-    return 1 - np.mean((predicted - objects) ** 2, axis=(0, 1)) / variance
+    variance = _deviation(latents) ** 2
+    missed = np.mean((predicted - objects) ** 2, axis=(0, 1))
+    return 1 - missed / np.where(variance > 0, variance, np.nan)
 
 
 def _with_one(slots):

@@ -215,13 +215,14 @@ def clustered_covariance(
     (X'X)^-1 [sum_g (X_g'u_g)(X_g'u_g)'] (X'X)^-1 G / (G - 1), with residuals u and G clusters.
     """
     y, design, which = _regression(y, design, clusters)
-    bread, coefficients = _least_squares(y, design)
+    basis, inverse, coefficients = _least_squares(y, design)
     residuals = y - design @ coefficients
     # Residuals of an exact fit are rounding errors, not variance.
-    residuals[np.abs(residuals) < 1e-12 * np.abs(y).max()] = 0
-    scores = _by_cluster(design * residuals[:, None], which)
+    summands = np.abs(y) + np.abs(design) @ np.abs(coefficients)
+    residuals[np.abs(residuals) < 1e-12 * summands.max()] = 0
+    scores = _by_cluster(basis * residuals[:, None], which) @ inverse.T
     correction = len(scores) / (len(scores) - 1)
-    return coefficients, correction * bread @ (scores.T @ scores) @ bread
+    return coefficients, correction * scores.T @ scores
 
 
 @checked
@@ -269,29 +270,31 @@ def wild_cluster(
     """
     y, design, which = _regression(y, design, clusters)
     contrast = _contrast(contrast)
-    bread, coefficients = _least_squares(y, design)
-    step = bread @ contrast / (contrast @ bread @ contrast)
+    basis, inverse, coefficients = _least_squares(y, design)
+    along = inverse.T @ contrast
+    step = inverse @ along / (along @ along)
     restricted = design @ (coefficients - step * (contrast @ coefficients))
     signs = _signs(which.max() + 1, seed)[:, which]
     drawn = np.concatenate([y[None], restricted + signs * (y - restricted)])
 
-    weights = design @ bread @ contrast  # contrast'b = weights @ outcomes
+    weights = basis @ along  # contrast'b = weights @ outcomes
     estimates = drawn @ weights
-    residuals = drawn - drawn @ design @ bread @ design.T
+    residuals = drawn - drawn @ basis @ basis.T
     scores = _by_cluster((residuals * weights).T, which)
     errors = np.sqrt(np.sum(scores**2, axis=0))
     # Rounding errors are neither estimates nor errors: an exact fit has infinite z.
     tiny = 1e-12 * np.abs(y).max()
     is_exact = errors <= tiny * np.abs(weights).max()
     z = np.where(is_exact, np.inf, np.abs(estimates) / np.where(is_exact, 1.0, errors))
-    z[np.abs(estimates) <= tiny] = 0
+    z[np.abs(estimates) <= tiny * np.abs(weights).sum()] = 0
     return _share_as_large(z[1:], z[0])
 
 
 def _regression(y, design, clusters):
     """y [n] and design [n, k] as floats, and the cluster index of each row."""
     y, design = np.asarray(y, float), np.asarray(design, float)
-    if np.linalg.matrix_rank(design) < design.shape[1]:
+    units = np.linalg.norm(design, axis=0)
+    if np.linalg.matrix_rank(design / np.where(units > 0, units, 1)) < design.shape[1]:
         raise ValueError("design has linearly dependent columns: remove them")
     return y, design, _numbered(clusters)
 
@@ -304,8 +307,14 @@ def _contrast(contrast):
 
 
 def _least_squares(y, design):
-    bread = np.linalg.inv(design.T @ design)
-    return bread, bread @ (design.T @ y)
+    """Q [n, k] with Q'Q = 1, A [k, k] with A A' = (X'X)^-1, coefficients A Q'y [k].
+
+    X'X itself would lose the digits of columns that are nearly alike.
+    """
+    units = np.linalg.norm(design, axis=0)
+    q, r = np.linalg.qr(design / units)
+    inverse = np.linalg.inv(r) / units[:, None]
+    return q, inverse, inverse @ (q.T @ y)
 
 
 def _by_cluster(rows, which):

@@ -41,6 +41,9 @@ KERNEL, TARGETS, GOAL = psd("N N"), finite("... N"), choice(*GOALS)
 _KNOWN = 1e-10
 # Scores within this relative gap are ties; the first wins, so that rounding does not decide.
 _TIE = 1e-9
+# Residuals, and deviations of targets from their mean, below these shares of the largest target are
+# rounding: exact sets are ties, and a constant target has none.
+_EXACT, _CONSTANT = 1e-10, 1e-13
 
 
 class Scores(NamedTuple):
@@ -82,12 +85,14 @@ def scores(kernel: KERNEL, targets: TARGETS, is_train: mask("... N")) -> Scores:
 @jax.jit
 def _judged(residual, targets, is_train):
     """Error and slope [...] on the test combinations, from residuals [..., T, N]."""
+    largest = jnp.max(jnp.abs(targets), axis=(-2, -1), keepdims=True)
+    residual = jnp.where(jnp.abs(residual) > _EXACT * largest, residual, 0)
     test = jnp.broadcast_to(~is_train, residual.shape)
     count = jnp.maximum(jnp.sum(test, axis=(-2, -1)), 1)
     error = jnp.sum(jnp.where(test, jnp.square(residual), 0), axis=(-2, -1)) / count
     n_test = jnp.maximum(jnp.sum(test, axis=-1, keepdims=True), 1)
     mean = jnp.sum(jnp.where(test, targets, 0), axis=-1, keepdims=True) / n_test
-    centred = jnp.where(test, targets - mean, 0)
+    centred = jnp.where(test & (jnp.abs(targets - mean) > _CONSTANT * largest), targets - mean, 0)
     total = jnp.sum(jnp.square(centred), axis=(-2, -1))
     lost = jnp.sum(centred * residual, axis=(-2, -1))
     return error, 1 - lost / jnp.where(total > 0, total, 1)

@@ -62,7 +62,7 @@ def parse(argv):
     add("--composition", help="C, from a list of slots [n, ...] to one array; a JAX function")
     add("--components", help="from columns [n, d] to a slot [n, ...]: one for all, or a list")
     add("--sizes", type=numbers, default=(), help="columns of each component, in order")
-    add("--condition", default="sum", choices=CONDITIONS, help="the theorem's, or a weaker (sum)")
+    add("--condition", choices=CONDITIONS, help="the theorem's, or a weaker (sum)")
     add("--out", type=pathlib.Path, help="folder of the picture (beside the table)")
     add("--help", "-h", action="store_true", help="this text")
     flags = parser.parse(list(map(str, argv)))
@@ -75,6 +75,9 @@ def parse(argv):
         raise BadInput("--composition and --components go together: give both, or none")
     if flags.sizes and not flags.composition:
         raise BadInput("--sizes are of --components: give them too")
+    if flags.condition and not flags.composition:
+        raise BadInput("--condition is of --composition: give it too")
+    flags.condition = flags.condition or "sum"
     if not 2 <= flags.bins <= 1000:
         raise BadInput(f"--bins must be from 2 to 1000, not {flags.bins}")
     return flags

@@ -188,7 +188,10 @@ def write(path, factors, rows) -> None:
         with open(path, "w", newline="") as handle:
             out = csv.writer(handle)
             out.writerow([factor.name for factor in factors])
-            out.writerows([[f"{value:.10g}" for value in row] for row in rows])
+            # All digits: rows are of Q, and whole numbers may be times or names.
+            out.writerows(
+                [[repr(float(value)).removesuffix(".0") for value in row] for row in rows]
+            )
 
 
 # --- picture --------------------------------------------------------------------------------------

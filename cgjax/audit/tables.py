@@ -49,7 +49,9 @@ class Factor(NamedTuple):
 
 def word(value) -> str:
     """A value as it is printed."""
-    return str(value) if isinstance(value, np.str_) else f"{value:.4g}"
+    if isinstance(value, np.str_):
+        return str(value)
+    return f"{value:.0f}" if value == round(value) and abs(value) < EXACT else f"{value:.4g}"
 
 
 def factors(p: dict, q: dict, bins: int) -> list[Factor]:

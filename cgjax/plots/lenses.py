@@ -147,15 +147,21 @@ def _matrix(ax, values, rows, columns, beside=None):
     """A heat map from 0 to 1 with its numbers; the numbers `beside` follow in brackets."""
     ax.imshow(np.clip(np.nan_to_num(values), 0, 1), cmap="Blues", vmin=0, vmax=1.3, aspect="auto")
     for i, j in np.ndindex(values.shape):
-        # Differences far below 0 do not matter.
-        text = f"{values[i, j]:z.2f}" if values[i, j] > -9 else "< −9"
-        text += "" if beside is None else f"\n({beside[i, j]:z.2f})"
+        text = _share(values[i, j])
+        text += "" if beside is None else f"\n({_share(beside[i, j])})"
         colour = "white" if values[i, j] > 0.7 else INK
         ax.text(j, i, _minus(text), ha="center", va="center", color=colour, **SMALL)
     ax.set_xticks(range(len(columns)), columns)
     ax.set_yticks(range(len(rows)), rows)
     ax.spines[:].set_visible(False)
     ax.tick_params(length=0)
+
+
+def _share(value):
+    """Differences far below 0 do not matter."""
+    if np.isnan(value):
+        return "unknown"
+    return f"{value:z.2f}" if value > -9 else "< −9"
 
 
 def _support(ax, support, names):

@@ -106,7 +106,7 @@ def parse(argv):
         help="at most N points share one program (0: any number; 1: a process for each point)",
     )
     add("--submit", choices=("local", "slurm"), help="through submitit (pip extra: launch)")
-    add("--minutes", type=int, default=24 * 60, help="time limit of a submitted point (a day)")
+    add("--minutes", type=int, help="time limit of a submitted point (a day)")
     add("--metrics", type=names, default=(), help="columns of the table, separated by commas")
     add("--no_figures", action="store_true", help="train and score only")
     add(
@@ -143,6 +143,9 @@ def check_flags(flags, keyed: dict) -> None:
         raise BadInput("nothing to sweep: give --config=<family>:<row>,<row>; --help says more")
     if both := sorted(set(keyed["config"]) & set(keyed["sweep"])):
         raise BadInput(f"'{both[0]}' is given by --config. and by --sweep.: give one of them")
+    if flags.minutes is not None and not flags.submit:
+        raise BadInput("--minutes needs --submit: it limits the time of submitted points")
+    flags.minutes = 24 * 60 if flags.minutes is None else flags.minutes
     if flags.jobs < 1 or flags.minutes < 1:
         raise BadInput("--jobs and --minutes must be at least 1")
     if flags.together < 0:

@@ -263,3 +263,12 @@ def test_the_wanted_shape_of_outputs_is_named():
     x = np.indices((3, 3)).reshape(2, -1).T
     with pytest.raises(ValueError, match="n = 9 as in x"):
         additivity.additivity(x, np.ones((9, 1)), np.arange(9) < 5)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64])
+def test_combinations_of_any_integer_dtype(dtype):
+    x = np.indices((3, 3)).reshape(2, -1).T
+    found = additivity.additivity(x.astype(dtype), 2.0 * x[:, 0] - x[:, 1], x.sum(axis=1) < 4)
+    assert found.r2_train == pytest.approx(1)
+    large = x.astype(np.uint64) + np.uint64(2**63)  # float64 would merge them
+    assert len(additivity.similarity(large, np.eye(9)).x) == 9

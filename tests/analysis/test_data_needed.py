@@ -113,3 +113,20 @@ def test_censored_cells_bound_the_line():
     assert np.isnan(
         growth.censored_slope(np.array([1.0, 2.0]), np.array([3.0, np.inf]), limits[:2])
     )
+
+
+def test_sizes_without_a_point_do_not_carry_the_slope():
+    """The interval with sizes that never suffice is that of the others alone."""
+    n, rng = np.array([8.0, 16, 32, 64, 128, 256]), np.random.default_rng(0)
+    needed = np.exp(rng.normal(np.log(n)[:, None], 0.2, (6, 4)))
+    needed[2:] = np.inf
+    both, alone = growth.exponent(n, needed), growth.exponent(n[:2], needed[:2])
+    assert both.slope == pytest.approx(alone.slope)
+    assert both.high - both.low == pytest.approx(alone.high - alone.low, rel=0.05)
+
+
+def test_every_cell_needs_the_same_seeds():
+    sizes, scores = curves(np.array([6, 8, 12]), 1.0, 1.5)
+    scores[1] = scores[1][:, :3]
+    with pytest.raises(ValueError, match="seeds"):
+        growth.exponent_of_medians([6, 8, 12], sizes, scores, 0.8, draws=5)

@@ -185,3 +185,22 @@ def test_bad_input():
         geometry.kernel(np.ones((3, 2)), np.ones((3, 1)))
     with pytest.raises(ValueError, match="features"):
         geometry.kernel(np.full((3, 2), np.nan), np.ones((3, 2)))
+
+
+@pytest.mark.parametrize("n", [3, 7])
+def test_constants_have_no_direction_whatever_their_mean_rounds_to(n):
+    same = np.full((n, 2), 0.1)  # NumPy's mean of three or seven of these is not 0.1
+    assert np.any(same != same.mean(axis=0))
+    rng = np.random.default_rng(0)
+    varied, targets = rng.normal(size=(n, 2)), rng.normal(size=(n, 1))
+    assert geometry.effective_rank(same)[:2] == (0, 0)
+    assert not geometry.principal_components(same).shares.any()
+    assert np.isnan(geometry.probe(varied, same).r2).all()
+    known = geometry.kernel(same, varied)
+    mean = np.broadcast_to(targets.mean(), (n, 1))
+    np.testing.assert_allclose(geometry.ridge(known, targets).new, mean)
+    np.testing.assert_allclose(geometry.ridgeless(known, targets), mean)
+    probe = geometry.probe(
+        np.concatenate([same, varied]), np.tile(targets, (2, 1)), np.arange(2 * n) < n
+    )
+    assert not probe.weights.any()

@@ -552,3 +552,12 @@ def test_units_inputs_in_a_tree_and_compilation(network):
     compiled = jax.jit(lambda params, x: masks.restricted(in_a_tree, params, [units, wide], x))
     narrow, expanded = compiled(params, {"input": x})
     np.testing.assert_allclose(narrow, expanded, rtol=1e-6)
+
+
+def test_kernels_of_leaves_of_two_dtypes():
+    params = {"a": jnp.ones((2, 3), jnp.bfloat16), "b": jnp.ones((3, 1), jnp.float32)}
+    every = jax.tree.map(lambda w: jnp.ones(w.shape), params)
+    x = jnp.array([[1.0, 0.0], [1.0, 1.0]])
+    kernel = masks.restricted(lambda p, x: (x @ p["a"]) @ p["b"], params, [every], x)
+    assert kernel.dtype == jnp.float32
+    np.testing.assert_array_equal(kernel[0], [[6, 9], [9, 18]])  # 3 x x' + 3 (sum x) (sum x')

@@ -155,3 +155,8 @@ def test_view_names_what_is_known():
         FACTORS, ASKED, MODELS["additive"], A[FIRST] + B[SECOND], A[FIRST] + B[SECOND]
     )
     assert view._fields == ("factors", "asked", "features", "outputs", "targets")
+
+
+def test_decodability_does_not_depend_on_units():
+    features = np.random.default_rng(0).normal(size=(len(FIRST), 4))
+    assert decodability(FACTORS, 1e-9 * features) == decodability(FACTORS, features)

@@ -59,3 +59,24 @@ def test_bad_arguments():
         slots.fit(np.zeros((3, 2, 1)), np.zeros((3, 1, 1)))
     with pytest.raises(ValueError, match="slots"):
         slots.fit(np.full((3, 2, 1), np.nan), np.zeros((3, 2, 1)))
+
+
+def test_scores_do_not_depend_on_units():
+    rng = np.random.default_rng(0)
+    latents = rng.uniform(size=(30, 2, 2))
+    given = latents[:, ::-1] + 0.3 * rng.normal(size=(30, 2, 2))
+    score = slots.r2(slots.fit(given, latents), given, latents)
+    for unit in (1e-9, 1e9):
+        same = slots.r2(slots.fit(unit * given, latents), unit * given, latents)
+        np.testing.assert_allclose(same, score)
+        same = slots.r2(slots.fit(given, unit**2 * latents), given, unit**2 * latents)
+        np.testing.assert_allclose(same, score)
+
+
+def test_a_constant_latent_has_no_score():
+    latents = np.random.default_rng(0).uniform(size=(30, 2, 2))
+    given = latents.copy()
+    latents[..., 1] = 0.1  # its variance is rounding: its mean is not 0.1
+    assert latents[..., 1].var() > 0
+    score = slots.r2(slots.fit(given, latents), given, latents)
+    assert score[0] > 0.99 and np.isnan(score[1])

@@ -289,6 +289,8 @@ def test_p_does_not_depend_on_units(unit):
     assert stats.sign_flip_test(unit * values, clusters) == 2 / 32
     y, design, clusters = drawn_study(np.random.default_rng(1), 8, -10.0)
     assert stats.wild_cluster(unit * y, design, clusters, (0, 1)) == 2 / 2**8
+    scaled = design * [1, unit**1.2]
+    assert stats.wild_cluster(y, scaled, clusters, (0, 1)) == 2 / 2**8
 
 
 def test_a_variance_of_zero_may_be_rounded_below_it():
@@ -337,3 +339,16 @@ def test_intervals_over_clusters_are_wider_where_clusters_agree():
         widths.append(high - low)
     assert widths[0] > 1.5 * widths[1]
     assert np.isnan(stats.deviation_interval(0.0, [0.1], 5)).all()
+
+
+@pytest.mark.parametrize("origin", [0.0, 2e5])
+def test_regressions_do_not_depend_on_the_origin_of_a_column(origin):
+    x, clusters = np.arange(12.0), np.arange(12) // 2
+    design = np.stack([np.ones(12), x + origin], axis=1)  # such as steps, or years
+    exact, errors = stats.clustered_glm(3 * x + 5, design, clusters)
+    np.testing.assert_allclose(exact, [5 - 3 * origin, 3], rtol=1e-9)
+    np.testing.assert_array_equal(errors, 0)
+    slope = [result[1] for result in stats.clustered_glm(np.sin(x), design, clusters)]
+    around = np.stack([np.ones(12), x - x.mean()], axis=1)
+    expected = [result[1] for result in stats.clustered_glm(np.sin(x), around, clusters)]
+    np.testing.assert_allclose(slope, expected, rtol=1e-9)

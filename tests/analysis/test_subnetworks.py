@@ -66,3 +66,23 @@ def test_factors_without_an_effect_of_their_own_are_left_out():
             FACTORS,
             "w",
         )
+
+
+@pytest.mark.parametrize("unit", [1e-25, 1e25])
+def test_main_effects_do_not_depend_on_units(unit):
+    values = np.linspace(-2, 2, 5)[FACTORS].sum(axis=1)[:, None]
+    chosen, effects = main_effects(FACTORS, unit * values)
+    assert chosen.tolist() == [0, 1]
+    np.testing.assert_allclose(effects, unit * main_effects(FACTORS, values)[1], atol=1e-12 * unit)
+
+
+def test_constant_outputs_have_no_main_effect():
+    constant = np.full((25, 1), 0.1)  # its variance is rounding
+    assert constant.var() > 0
+    assert main_effects(FACTORS, constant)[0].size == 0
+
+
+def test_a_search_does_not_depend_on_units(found):
+    weights = jnp.asarray(np.tile(np.linspace(-2, 2, 5), 2) * 2.0**-75, jnp.float32)
+    small = subnetworks(linear, {"kernel": weights}, jnp.asarray(CODES), FACTORS, "kernel")
+    np.testing.assert_array_equal(small.masks["kernel"], found["parted"].masks["kernel"])

@@ -184,3 +184,21 @@ def test_the_leak_goes_with_the_full_conjunctions():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("goal", sets.GOALS)
+def test_rounding_does_not_choose_among_exact_sets(goal):
+    # From the tenth pair on every candidate is exact: the first one is taken in any unit.
+    paths = [
+        np.asarray(sets.greedy(kernel(0.5), unit * Y, 14, goal=goal).rows) for unit in (1, 3.7)
+    ]
+    np.testing.assert_array_equal(*paths)
+    assert np.all(np.diff(paths[0][10:]) > 0)
+    assert len(sets.exchange(kernel(0.5), 3.7 * Y, paths[0][:10]).error) == 1
+
+
+def test_a_constant_target_has_no_leak_to_measure():
+    train = np.arange(25) < 10
+    y = np.where(train, Y, 0.1)
+    assert y[~train].var() > 0  # rounding of the mean
+    assert sets.scores(kernel(0.35), y, train).slope == 1

@@ -10,6 +10,7 @@ import pytest
 from front_door import one_line
 
 from cgjax.analysis import factor_tables
+from cgjax.audit import coverage, tables
 from cgjax.audit.__main__ import main
 
 WORLD = """
@@ -250,6 +251,7 @@ WRONG = {
     "--bins=x": "--bins",
     "--composition=audited_world:add": "go together",
     "--sizes=1,1": "are of --components",
+    "--condition=stack": "is of --composition",
     "--against=other.csv": "column 'b' is in 'good.csv' alone",
     "--against=small.csv": "2 rows of --latents are not in --against, first row 4 (a=1, b=1)",
     "--against=words.csv": "numbers in one table, of words in the other",
@@ -301,3 +303,20 @@ def test_a_grid_too_large_asks_for_another_table(here, capsys):
 def test_help(capsys):
     assert main(["--help"]) == 0
     assert "--composition" in capsys.readouterr().out
+
+
+def test_large_whole_numbers_are_shown_and_written_as_they_are(here, capsys):
+    # Of 10 digits, all times of a column would be the same.
+    times = 1_700_000_000_000 + np.arange(4)
+    factor = tables.Factor("time", times.astype(float), False)
+    assert (
+        factor.text([1]) == "1700000000001"
+        and factor.text([0, 3]) == "1700000000000, 1700000000003"
+    )
+    coverage.write(here / "collect.csv", [factor, factor], np.stack([times, times / 7], axis=1))
+    read = (
+        tables.read("collect.csv")
+        if len({"time"}) == 2
+        else np.loadtxt("collect.csv", delimiter=",", skiprows=1)
+    )
+    np.testing.assert_array_equal(read, np.stack([times, times / 7], axis=1))

@@ -604,7 +604,7 @@ def restricted(f: Callable, params, several: list, x) -> jax.Array:
         rows = jax.vmap(jax.grad(lambda free, sample: outputs(free, sample)[i]), (None, 0))(free, x)
         return total + sum(_contracted(rows[name], stacked[name]) for name in stacked), None
 
-    kernels = jnp.zeros((len(several), n, n), jax.tree.leaves(free)[0].dtype)
+    kernels = jnp.zeros((len(several), n, n), jnp.result_type(*jax.tree.leaves(free)))
     return jax.lax.scan(add, kernels, jnp.arange(shape[0]))[0]
 
 

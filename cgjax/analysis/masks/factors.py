@@ -49,7 +49,10 @@ class Subnetworks(NamedTuple):
 def main_effects(factors: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The factors [K] with a main effect on outputs [n, D], and the effects a_c(z_c) [K, n, D]."""
     terms = additive_fit(factors, outputs).terms
-    share = np.sum(terms**2, axis=(1, 2)) / max(np.var(outputs, axis=0).sum() * len(outputs), 1e-30)
+    outputs = np.asarray(outputs, np.float64)
+    varies = np.ptp(outputs, axis=0) > 0  # the variance of a constant is rounding
+    total = np.var(outputs[:, varies], axis=0).sum() * len(outputs)
+    share = np.sum(terms[..., varies] ** 2, axis=(1, 2)) / (total or 1.0)
     chosen = np.flatnonzero(share > LEAST_SHARE)
     return chosen, terms[chosen]
 
@@ -76,7 +79,10 @@ def subnetworks(
     chosen, effects = main_effects(factors, outputs_full)
     if len(chosen) < 2:
         raise ValueError(f"factors: {len(chosen)} have a main effect on the outputs, need two")
-    hard_masks = _search(f, params, x, scores, jnp.asarray(effects, jnp.float32), n_steps)
+    # Squares of small and large outputs leave float32; a power of two changes no digit.
+    unit = 2.0 ** np.frexp(np.max(np.abs(effects)))[1]
+    scaled = jnp.asarray(effects / unit, jnp.float32)
+    hard_masks = _search(f, params, x, scores, scaled, jnp.float32(1 / unit), n_steps)
     hard_masks = jax.tree.map(np.asarray, hard_masks)
     kept, overlap, overlap_random = _overlaps(hard_masks, len(chosen))
     keys = jax.random.split(jax.random.key(0) if key is None else key, N_DRAWS)
@@ -108,13 +114,13 @@ def _called(f, params, x):
 
 
 @functools.partial(jax.jit, static_argnames=("f", "n_steps"))
-def _search(f, params, x, scores, effects, n_steps):
-    """Hard masks, leaves [K, ...], one for each effect [K, n, D]."""
+def _search(f, params, x, scores, effects, scale, n_steps):
+    """Hard masks, leaves [K, ...], one for each effect [K, n, D] of scale times the outputs."""
 
     def search(effect):
         def loss(s, step, beta):
             mask = masks.soft(s, beta)
-            out = _called(f, masks.apply(params, mask), x)
+            out = scale * _called(f, masks.apply(params, mask), x)
             missed = jnp.sum((out - jnp.mean(out, axis=0, keepdims=True) - effect) ** 2)
             return missed / jnp.sum(effect**2) + PENALTY * masks.kept(mask)
 
