@@ -21,13 +21,15 @@ ROUNDS = 20  # of fitting maps and choosing permutations, at most
 # Of the maps, relative to a slot's variance: a direction in which slots hardly vary tells nothing
 # elsewhere, where they may vary more.
 RIDGE = 1e-3
+ROUNDING = 1e-12  # relative deviation of constant values after rounding
 
 
 class SlotMaps(NamedTuple):
     """Affine maps from slots to latents."""
 
     weights: np.ndarray  # [K, d + 1, l], the last row the constant
-    deviation: np.ndarray  # [l] of each latent over the objects that the maps are fitted on
+    # [l] of each latent over the objects that the maps are fitted on; if constant, its size, or 1
+    deviation: np.ndarray
 
 
 slot_maps = record(weights=finite("K d+1 l"), deviation=finite("l"))
@@ -47,7 +49,8 @@ def fit(slots: finite("n K d"), latents: finite("n K l")) -> SlotMaps:
     """
     slots, latents = np.asarray(slots, np.float64), np.asarray(latents, np.float64)
     n, n_slots, _ = latents.shape
-    deviation = np.maximum(latents.reshape(-1, latents.shape[-1]).std(0), 1e-12)
+    deviation, size = _deviation(latents.reshape(-1, latents.shape[-1]))
+    deviation = np.where(deviation > 0, deviation, np.where(size > 0, size, 1))
     orders = [np.tile(np.arange(n_slots), (n, 1)), *np.argsort(latents, axis=1).transpose(2, 0, 1)]
     best = None
     for order in orders:
@@ -56,6 +59,12 @@ def fit(slots: finite("n K d"), latents: finite("n K l")) -> SlotMaps:
             if best is None or error < best[1]:
                 best = maps, error
     return best[0]
+
+
+def _deviation(values):
+    """Deviation and largest size of each column of values [n, l]; 0 for constant columns."""
+    deviation, size = values.std(0), np.abs(values).max(0)
+    return np.where(deviation > ROUNDING * size, deviation, 0), size
 
 
 def _alternate(slots, latents, order, deviation):
@@ -74,10 +83,10 @@ def _alternate(slots, latents, order, deviation):
 
 def _solver(slot):
     """[d + 1, n]: from targets at n slots [n, d] to the weights of their ridge regression."""
-    mean = slot.mean(0)
-    centred = slot - mean
+    mean, (deviation, _) = slot.mean(0), _deviation(slot)
+    centred = np.where(deviation > 0, slot - mean, 0)
     covariance = centred.T @ centred / len(slot)
-    ridge = RIDGE * max(np.trace(covariance) / len(mean), 1e-12)
+    ridge = RIDGE * np.trace(covariance) / len(mean) or 1.0
     slopes = np.linalg.solve(covariance + ridge * np.eye(len(mean)), centred.T / len(slot))
     return np.concatenate([slopes, 1 / len(slot) - (mean @ slopes)[None]])
 
@@ -100,13 +109,17 @@ def assign(
 
 @checked
 def r2(maps: slot_maps, slots: finite("n K d"), latents: finite("n K l")) -> np.ndarray:
-    """R2 of each latent [l] over all objects of all images, in their best permutations."""
+    """R2 of each latent [l] over all objects of all images, in their best permutations.
+
+    NaN for a latent that is constant.
+    """
     slots, latents = np.asarray(slots, np.float64), np.asarray(latents, np.float64)
     order, _ = assign(maps, slots, latents)
     objects = np.take_along_axis(latents, order[:, :, None], axis=1)
     predicted = np.einsum("nkd,kdl->nkl", _with_one(slots), maps.weights)
-    variance = latents.reshape(-1, latents.shape[-1]).var(0)
-    return 1 - np.mean((predicted - objects) ** 2, axis=(0, 1)) / variance
+    deviation, _ = _deviation(latents.reshape(-1, latents.shape[-1]))
+    deviation = np.where(deviation > 0, deviation, np.nan)
+    return 1 - np.mean(((predicted - objects) / deviation) ** 2, axis=(0, 1))
 
 
 def _with_one(slots):
