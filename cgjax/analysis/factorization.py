@@ -320,7 +320,10 @@ def superposition(outputs: GRID, truth: GRID, kernel: GRID, where: POINTS = None
 
 
 class Grids(NamedTuple):
-    """The measures above, averaged over grids of two factors; NaN if activations are constant."""
+    """The measures above, averaged over the grids of two factors on which activations vary.
+
+    NaN if there is none: the measures of constant activations are undefined.
+    """
 
     metric: float  # whether factors move activations at right angles
     schmidt: float  # whether the kernel is a product of one kernel per factor
@@ -336,10 +339,12 @@ def on_grids(activations: finite("n ..."), factors: whole("n C>=2")) -> Grids:
     """
     activations = np.asarray(activations)
     combinations, means = combined(factors, activations.reshape(len(activations), -1))
-    measures = [_measures(means[rows]) for rows in grids(combinations)]
-    if not measures:
+    full_grids = [means[rows] for rows in grids(combinations)]
+    if not full_grids:
         raise ValueError("factors: no two have all combinations while the others are constant")
-    return Grids(*np.mean(measures, axis=0).tolist())
+    rounding = geometry.rounding(activations)
+    measures = [_measures(grid) for grid in full_grids if _varies(grid, rounding)]
+    return Grids(*np.mean(measures, axis=0).tolist()) if measures else Grids(*[np.nan] * 4)
 
 
 @checked
@@ -364,11 +369,13 @@ def grids(factors: whole("n C")) -> list[np.ndarray]:
     return [full_grids[i] for i in chosen]
 
 
+def _varies(grid, rounding):
+    centred = grid - grid.mean(axis=(0, 1))
+    return np.sum(centred**2) > rounding * np.sum(grid**2)
+
+
 def _measures(grid):
     """The measures of activations [n_y, n_x, D] on one grid."""
-    centred = grid - grid.mean(axis=(0, 1))
-    if np.sum(centred**2) <= 1e-12 * np.sum(grid**2):
-        return Grids(*[np.nan] * 4)
     n_y, n_x, _ = grid.shape
     kernel = grid_kernel(grid)
     shares = (additive_share(grid), selective_share(grid))
