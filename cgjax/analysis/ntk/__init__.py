@@ -159,7 +159,8 @@ def _matrix(kernel):
 @checked
 def drift(before: real("*shape"), after: real("*shape")) -> jax.Array:
     """Relative change of a kernel: Frobenius norm of the change over that of `before`."""
-    distance = jnp.linalg.norm((after - before).ravel()) / jnp.linalg.norm(before.ravel())
+    (change, size), (old, old_size) = _in_range(after - before), _in_range(before)
+    distance = jnp.linalg.norm(change) / jnp.linalg.norm(old) * (size / old_size)
     return _scored(distance, before=before, after=after)
 
 
@@ -182,15 +183,22 @@ def target_alignment(kernel: real(), y: real()) -> jax.Array:
     is_whole = kernel.ndim == 2 or y.size == len(matrix)
     if y.shape[:1] != kernel.shape[:1] or y.ndim > 2 or not is_whole:
         raise ValueError(f"y is [n] or [n, o] for a kernel {kernel.shape}, got {y.shape}")
+    target, _ = _in_range(y)
     if kernel.ndim == 2:
-        y = y.reshape(len(y), -1)
-        target_kernel = jnp.matmul(y, y.T, precision="highest")
+        target = target.reshape(len(y), -1)
+        target_kernel = jnp.matmul(target, target.T, precision="highest")
         return _scored(_cosine(kernel, target_kernel), kernel=kernel, y=y)
-    return _scored(_cosine(matrix, jnp.outer(y.ravel(), y.ravel())), kernel=kernel, y=y)
+    return _scored(_cosine(matrix, jnp.outer(target, target)), kernel=kernel, y=y)
+
+
+def _in_range(values):
+    """(values [size] with largest size 1, that size): squares leave the range of float32."""
+    size = jnp.max(jnp.abs(values), initial=0)
+    return values.ravel() / jnp.where(size > 0, size, 1), size
 
 
 def _cosine(a, b):
-    a, b = a.ravel(), b.ravel()
+    (a, _), (b, _) = _in_range(a), _in_range(b)
     return jnp.vdot(a, b, precision="highest") / (jnp.linalg.norm(a) * jnp.linalg.norm(b))
 
 
