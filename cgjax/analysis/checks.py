@@ -210,6 +210,13 @@ def below(sizes, **combinations) -> None:
 # --- kernels --------------------------------------------------------------------------------------
 
 
+def rounding(values) -> float:
+    """Relative squared size of rounding errors: values that vary by less are constant."""
+    dtype = np.asarray(values).dtype
+    eps = float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 0.0
+    return max(16 * eps**2, 1e-24)
+
+
 def matrices(name: str, kernel) -> tuple:
     """The shape [..., n, n] of square matrices of real numbers."""
     shape = real(name, kernel).shape

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cgjax.analysis import geometry, salience
+from cgjax.analysis import checks, geometry, salience
 from cgjax.analysis.arguments import checked, finite, flag, integer, mask, number, symmetric, whole
 from cgjax.analysis.effects import combined
 
@@ -106,7 +106,7 @@ def metric(activations: GRID, where: POINTS = None) -> float:
     inside = _inside(where, tensor.shape[:2])
     along = np.mean((tensor[..., 0, 0] + tensor[..., 1, 1])[inside])
     squares = np.sum(values[inside].astype(np.float64) ** 2) / np.sum(inside)
-    if along <= geometry.rounding(values) * squares:
+    if along <= checks.rounding(values) * squares:
         warnings.warn(
             "activations are constant over the grid: their metric is undefined (NaN)",
             RuntimeWarning,
@@ -223,7 +223,7 @@ def selective_share(activations: GRID, level: number("(0.5, 1]") = 0.9) -> float
     sums = two_way(activations)
     total = sum(sums)
     squares = np.sum(_grid(activations) ** 2, axis=(0, 1))
-    varies = total > geometry.rounding(activations) * squares
+    varies = total > checks.rounding(activations) * squares
     is_selective = np.maximum(sums.x, sums.y) >= level * total
     return np.sum(is_selective[varies]) / np.sum(varies) if varies.any() else np.nan
 
@@ -235,7 +235,7 @@ def explained(outputs: GRID, account: GRID, where: POINTS = None) -> float:
     The sums are over all units; each is centred by its mean over the grid (or over `where`). 1 if
     the account is exact, below 0 if each unit's mean predicts better; NaN if no unit varies.
     """
-    rounding = geometry.rounding(outputs)
+    rounding = checks.rounding(outputs)
     outputs, account = _grid(outputs), _grid(account)
     inside = _inside(where, outputs.shape[:2])
     outputs, account = outputs[inside], account[inside]
@@ -320,7 +320,10 @@ def superposition(outputs: GRID, truth: GRID, kernel: GRID, where: POINTS = None
 
 
 class Grids(NamedTuple):
-    """The measures above, averaged over grids of two factors; NaN if activations are constant."""
+    """The measures above, averaged over the grids of two factors on which activations vary.
+
+    NaN if there is none: the measures of constant activations are undefined.
+    """
 
     metric: float  # whether factors move activations at right angles
     schmidt: float  # whether the kernel is a product of one kernel per factor
@@ -336,10 +339,12 @@ def on_grids(activations: finite("n ..."), factors: whole("n C>=2")) -> Grids:
     """
     activations = np.asarray(activations)
     combinations, means = combined(factors, activations.reshape(len(activations), -1))
-    measures = [_measures(means[rows]) for rows in grids(combinations)]
-    if not measures:
+    full_grids = [means[rows] for rows in grids(combinations)]
+    if not full_grids:
         raise ValueError("factors: no two have all combinations while the others are constant")
-    return Grids(*np.mean(measures, axis=0).tolist())
+    rounding = checks.rounding(activations)
+    measures = [_measures(grid) for grid in full_grids if _varies(grid, rounding)]
+    return Grids(*np.mean(measures, axis=0).tolist()) if measures else Grids(*[np.nan] * 4)
 
 
 @checked
@@ -364,11 +369,13 @@ def grids(factors: whole("n C")) -> list[np.ndarray]:
     return [full_grids[i] for i in chosen]
 
 
+def _varies(grid, rounding):
+    centred = grid - grid.mean(axis=(0, 1))
+    return np.sum(centred**2) > rounding * np.sum(grid**2)
+
+
 def _measures(grid):
     """The measures of activations [n_y, n_x, D] on one grid."""
-    centred = grid - grid.mean(axis=(0, 1))
-    if np.sum(centred**2) <= 1e-12 * np.sum(grid**2):
-        return Grids(*[np.nan] * 4)
     n_y, n_x, _ = grid.shape
     kernel = grid_kernel(grid)
     shares = (additive_share(grid), selective_share(grid))

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax.analysis import contrasts, support
+from cgjax.analysis import checks, contrasts, support
 from cgjax.analysis.arguments import checked, finite, floating, integer, mask, number
 
 # A singular value of a Jacobian, or an eigenvalue of a covariance, counts if it is above this share
@@ -108,7 +108,7 @@ def probe(
     centre, level = x[is_fitted].mean(axis=0), y[is_fitted].mean(axis=0)
     weights = np.linalg.lstsq(_centred(x[is_fitted]), y[is_fitted] - level, rcond=None)[0]
     intercept = level - centre @ weights
-    yhat, negligible = x @ weights + intercept, rounding(targets)
+    yhat, negligible = x @ weights + intercept, checks.rounding(targets)
     scores = [_r2(y[rows], yhat[rows], negligible) for rows in (is_fitted, ~is_fitted)]
     return Probe(*scores, weights, intercept)
 
@@ -126,13 +126,6 @@ def _r2(y, yhat, negligible):
     unexplained = np.sum((y - yhat) ** 2, axis=0)
     varies = total > negligible * np.sum(y**2, axis=0)
     return np.where(varies, 1 - unexplained / np.where(varies, total, 1), np.nan)
-
-
-def rounding(values) -> float:
-    """Relative squared size of rounding errors: values that vary by less are constant."""
-    dtype = np.asarray(values).dtype
-    eps = float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 0.0
-    return max(16 * eps**2, 1e-24)
 
 
 class Rank(NamedTuple):
@@ -158,7 +151,7 @@ def effective_rank(
     x = x.reshape(len(x), -1)
     values = np.linalg.svd(_centred(x), compute_uv=False) ** 2 / (len(x) - 1)
     total = np.sum(values)
-    if total * (len(x) - 1) <= rounding(activations) * np.sum(x**2):  # constant
+    if total * (len(x) - 1) <= checks.rounding(activations) * np.sum(x**2):  # constant
         return Rank(0, 0, values)
     # Rounding may keep the last sum below the total.
     reached = np.cumsum(values) >= share * total * (1 - 1e-12)
@@ -183,7 +176,7 @@ def principal_components(
     """
     x = np.asarray(activations, np.float64)
     x = x.reshape(len(x), -1)
-    negligible = rounding(activations) * np.sum(x**2)
+    negligible = checks.rounding(activations) * np.sum(x**2)
     x = _centred(x)
     # Uses the points' inner products, because layers have many more units than points.
     values, vectors = np.linalg.eigh(x @ x.T)

@@ -82,7 +82,9 @@ def _deviation(latents):
 def _solver(slot):
     """[d + 1, n]: from targets at n slots [n, d] to the weights of their ridge regression."""
     mean = slot.mean(0)
-    centred = slot - mean
+    centred = np.where(
+        np.ptp(slot, axis=0) > 0, slot - mean, 0
+    )  # the mean of a constant is rounded
     covariance = centred.T @ centred / len(slot)
     ridge = RIDGE * np.trace(covariance) / len(mean) or 1.0
     slopes = np.linalg.solve(covariance + ridge * np.eye(len(mean)), centred.T / len(slot))

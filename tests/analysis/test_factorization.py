@@ -305,3 +305,28 @@ def test_on_grids_is_the_measures_of_a_single_grid():
     assert scores.schmidt == pytest.approx(factorization.operator_schmidt(kernel, 4, 5))
     assert scores.additive == pytest.approx(factorization.additive_share(values))
     assert np.isnan(factorization.on_grids(np.ones((20, 2)), factors)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_grids_with_constant_activations_do_not_count(dtype):
+    factors = np.indices((2, 3, 4)).reshape(3, -1).T
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(24, 2)).astype(dtype)
+    eps = np.finfo(dtype).eps
+    # Constant up to rounding wherever the first factor is 1.
+    values[factors[:, 0] == 1] = 0.3 * (1 + eps * rng.integers(-1, 2, (12, 2)))
+    grids = [rows for rows in factorization.grids(factors) if rows.min() < 12]
+    assert len(grids) == len(factorization.grids(factors)) - 1
+    means = values.astype(np.float64)
+    wanted = np.mean([factorization.additive_share(means[rows]) for rows in grids])
+    scores = factorization.on_grids(values, factors)
+    assert np.isfinite(scores).all() and scores.additive == pytest.approx(wanted)
+
+
+def test_an_offset_is_not_constancy():
+    factors = np.indices((5, 4)).reshape(2, -1).T
+    values = np.random.default_rng(0).normal(size=(20, 3))
+    wanted = factorization.on_grids(values, factors)
+    scores = factorization.on_grids(values + 1e7, factors)
+    assert scores.metric == pytest.approx(wanted.metric, rel=1e-6)
+    assert scores.additive == pytest.approx(wanted.additive, rel=1e-6)

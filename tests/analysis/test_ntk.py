@@ -571,6 +571,19 @@ def test_drift_and_alignment(mlp):
     np.testing.assert_allclose(ntk.target_alignment(jnp.eye(4), u), 0.5, atol=1e-12)
 
 
+@pytest.mark.parametrize("scale", (1e-30, 1e-22, 1e22, 1e30))
+def test_scores_do_not_depend_on_the_size_of_float32_kernels(scale):
+    with jax.enable_x64(False):
+        y = np.float32([[1.0], [2.0], [-1.0]])
+        kernel = np.float32(y @ y.T + np.eye(3))
+        wanted = ntk.target_alignment(kernel, y)
+        small = np.float32(scale) * kernel
+        np.testing.assert_allclose(ntk.alignment(small, kernel), 1, rtol=1e-5)
+        np.testing.assert_allclose(ntk.drift(small, 2 * small), 1, rtol=1e-5)
+        np.testing.assert_allclose(ntk.target_alignment(small, y), wanted, rtol=1e-5)
+        assert ntk.drift(small, np.zeros_like(small)) == 1
+
+
 # --- networks as their libraries hold them --------------------------------------------------------
 
 

@@ -54,6 +54,40 @@ def test_slots_of_other_images_and_mixed_slots_score_low():
     assert slots.r2(both, mixed[200:], latents[200:]).mean() < 0.8
 
 
+@pytest.mark.parametrize("value", (0.0, 0.3, 1e6 / 3))
+def test_a_constant_latent_has_no_r2_and_leaves_the_others(value):
+    codes, latents, order = scenes(80)
+    wanted = slots.r2(slots.fit(codes, latents[..., :2]), codes, latents[..., :2])
+    latents[..., 2] = value
+    maps = slots.fit(codes, latents)
+    scores = slots.r2(maps, codes, latents)
+    assert np.isnan(scores[2])
+    np.testing.assert_allclose(scores[:2], wanted, atol=1e-6)
+    chosen, error = slots.assign(maps, codes, latents)
+    assert np.mean(chosen == order) > 0.95 and error < 0.05
+
+
+def test_units_of_slots_and_latents_do_not_matter():
+    codes, latents, _ = scenes(80)
+    wanted = slots.r2(slots.fit(codes, latents), codes, latents)
+    for unit in (1e-14, 1e-7, 1e7):
+        for scores in (
+            slots.r2(slots.fit(unit * codes, latents), unit * codes, latents),
+            slots.r2(slots.fit(codes, unit * latents), codes, unit * latents),
+        ):
+            np.testing.assert_allclose(scores, wanted, atol=1e-6)
+
+
+def test_a_constant_slot_tells_nothing():
+    codes, latents, _ = scenes(80, n_slots=1)
+    codes[:] = 1e6 / 3
+    maps = slots.fit(codes[:40], latents[:40])
+    assert np.all(np.abs(maps.weights[0, :-1]) < 1e-6)
+    np.testing.assert_allclose(
+        np.append(codes[0, 0], 1) @ maps.weights[0], latents[:40, 0].mean(0), atol=1e-9
+    )
+
+
 def test_bad_arguments():
     with pytest.raises(ValueError, match="n = 3 as in slots"):
         slots.fit(np.zeros((3, 2, 1)), np.zeros((3, 1, 1)))

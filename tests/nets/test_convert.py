@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from cgjax.nets.convert import batch_stats_from_torch, from_torch
+from cgjax.nets.bert import Bert
+from cgjax.nets.conv import ConvNet
+from cgjax.nets.convert import LEAVES, batch_stats_from_torch, from_torch, layers_of
 from cgjax.nets.decoders import DeconvMLP, UpsampleMLP
 from cgjax.nets.mlp import MLP, Dense
+from cgjax.nets.vit import VisionTransformer, ViT
 
 MODULE = MLP((3,), hidden=4)
 
@@ -75,3 +78,70 @@ def test_bad_state(arrays, message):
 def test_unknown_module():
     with pytest.raises(ValueError, match="no PyTorch layout known for Dense"):
         from_torch(Dense(3), state())
+
+
+# --- arrays of other networks ---------------------------------------------------------------------
+
+
+def filled(module, **shapes):
+    """Zeros for all names; their shapes are wrong, except those given by place in the network."""
+    arrays = {}
+    for layer in layers_of(module):
+        if layer.kind == "array":
+            arrays[str(layer.place)] = np.zeros((1, 3, 4))
+            continue
+        for leaf in LEAVES[layer.kind]:
+            n_axes = {"dense": 2, "embedding": 2, "conv": 4, "patches": 4, "deconv": 4}
+            n = n_axes.get(layer.kind, 1) if leaf == "weight" else 1
+            arrays[f"{layer.place}.{leaf}"] = np.zeros((3,) * n)
+    arrays.update({name.replace("__", "."): np.zeros(shape) for name, shape in shapes.items()})
+    return arrays
+
+
+SMALL_VIT = VisionTransformer(image=8, patch=4, hidden=3, layers=1, heads=1, intermediate=3, head=0)
+PATCHES = "embeddings__patch_embeddings__projection__weight"
+
+
+@pytest.mark.parametrize(
+    "module, shapes",
+    [
+        (MODULE, {"0__weight": ()}),
+        (MODULE, {"0__bias": ()}),
+        (DeconvMLP(hidden=3, channels=3, n_layers=2), {"9__weight": (3, 3)}),
+        (DeconvMLP(hidden=3, channels=3, n_layers=2), {"9__weight": (3, 3, 3, 3, 3)}),
+        (ConvNet(channels=(3,), kernel=3, hidden=(3,)), {"5__weight": (3, 1)}),
+        (ConvNet(channels=(3,), kernel=3, hidden=(3,)), {"0__weight": (3, 0, 3, 3)}),
+        (ViT(dim=4, depth=1, heads=1, head_dim=1, mlp_dim=1, patch=2), {"pos_embedding": ()}),
+        (SMALL_VIT, {PATCHES: (3, 0, 4, 4)}),
+        (SMALL_VIT, {PATCHES: (3, 16)}),
+    ],
+)
+def test_arrays_of_any_shape_are_refused_alike(module, shapes):
+    with pytest.raises(ValueError, match="shape"):
+        from_torch(module, filled(module, **shapes))
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 2, 8), (3, 12, 2, 2)])
+def test_patches_of_another_size_are_refused(shape):
+    """They have as many pixels as those of the network."""
+    arrays = filled(SMALL_VIT, **{PATCHES: shape, "embeddings__cls_token": (1, 1, 3)})
+    arrays["embeddings.position_embeddings"] = np.zeros((1, 5, 3))
+    with pytest.raises(ValueError, match=r"projection.weight.* 4 x 4: its shape"):
+        from_torch(SMALL_VIT, arrays)
+    arrays[PATCHES.replace("__", ".")] = np.zeros((3, 3, 4, 4))
+    assert from_torch(SMALL_VIT, arrays)["embedding"]["kernel"].shape == (48, 3)
+
+
+def test_two_names_for_one_array_are_refused():
+    net = Bert(vocab=5, hidden=3, layers=0, heads=1, intermediate=3, positions=3, types=3)
+    arrays = filled(net, embeddings__word_embeddings__weight=(5, 3))
+    assert from_torch(net, arrays)["word"]["embedding"].shape == (5, 3)
+    for name in ("bert.embeddings.word_embeddings.weight", "embeddings.LayerNorm.gamma"):
+        with pytest.raises(ValueError, match=r"embeddings.* twice"):
+            from_torch(net, arrays | {name: np.ones((5, 3))})
+
+
+def test_missing_statistics_are_named():
+    module = DeconvMLP(hidden=4, channels=2, n_layers=2, batch_norm=True)
+    with pytest.raises(ValueError, match="state_dict lacks 11.running_mean, .* for DeconvMLP"):
+        batch_stats_from_torch(module, filled(module))

@@ -159,8 +159,9 @@ def _matrix(kernel):
 @checked
 def drift(before: real("*shape"), after: real("*shape")) -> jax.Array:
     """Relative change of a kernel: Frobenius norm of the change over that of `before`."""
-    first, last = _scaled(before, after)
-    distance = jnp.linalg.norm((last - first).ravel()) / jnp.linalg.norm(first.ravel())
+    first, last = _floating(before), _floating(after)
+    (change, size), (old, old_size) = _in_range(last - first), _in_range(first)
+    distance = jnp.linalg.norm(change) / jnp.linalg.norm(old) * (size / old_size)
     return _scored(distance, before=before, after=after)
 
 
@@ -183,29 +184,28 @@ def target_alignment(kernel: real(), y: real()) -> jax.Array:
     is_whole = kernel.ndim == 2 or y.size == len(matrix)
     if y.shape[:1] != kernel.shape[:1] or y.ndim > 2 or not is_whole:
         raise ValueError(f"y is [n] or [n, o] for a kernel {kernel.shape}, got {y.shape}")
+    target, _ = _in_range(_floating(y))
     if kernel.ndim == 2:
-        (scaled,) = _scaled(y.reshape(len(y), -1))
-        target_kernel = jnp.matmul(scaled, scaled.T, precision="highest")
+        target = target.reshape(len(y), -1)
+        target_kernel = jnp.matmul(target, target.T, precision="highest")
         return _scored(_cosine(kernel, target_kernel), kernel=kernel, y=y)
-    (scaled,) = _scaled(y.ravel())
-    return _scored(_cosine(matrix, jnp.outer(scaled, scaled)), kernel=kernel, y=y)
+    return _scored(_cosine(matrix, jnp.outer(target, target)), kernel=kernel, y=y)
 
 
 def _cosine(a, b):
-    (a,), (b,) = _scaled(a.ravel()), _scaled(b.ravel())
+    (a, _), (b, _) = _in_range(_floating(a)), _in_range(_floating(b))
     return jnp.vdot(a, b, precision="highest") / (jnp.linalg.norm(a) * jnp.linalg.norm(b))
 
 
-def _scaled(*arrays):
-    """Floating-point arrays, divided by the power of two next to the largest of their entries.
+def _floating(values):
+    """The same numbers with a floating dtype: small integers wrap around."""
+    return values if jnp.issubdtype(values.dtype, jnp.floating) else 1.0 * values
 
-    Squares of small and large entries leave float32, and small integers wrap around.
-    """
-    arrays = [a if jnp.issubdtype(a.dtype, jnp.floating) else 1.0 * a for a in arrays]
-    wide = jnp.result_type(jnp.float32, *arrays)
-    largest = jnp.max(jnp.stack([jnp.max(jnp.abs(a)).astype(wide) for a in arrays]))
-    _, exponent = jnp.frexp(largest)
-    return [jnp.ldexp(a.astype(wide), -exponent).astype(a.dtype) for a in arrays]
+
+def _in_range(values):
+    """(values [size] with largest size 1, that size): squares leave the range of float32."""
+    size = jnp.max(jnp.abs(values), initial=0)
+    return values.ravel() / jnp.where(size > 0, size, 1), size
 
 
 def _scored(score, **given):

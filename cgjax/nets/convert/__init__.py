@@ -60,17 +60,17 @@ def from_torch(module, state_dict: Mapping) -> dict:
     """
     layers, state_dict = layers_of(module), _plain_names(module, state_dict)
     known = {name for layer in layers for name in _entries(layer)}
+    _check_names(module, state_dict, known)
     optional = {
         f"{layer.place}.{leaf}"
         for layer in layers
         if layer.kind == "norm"
         for leaf in (*STATISTICS, "num_batches_tracked")
     }
-    if missing := sorted(known - set(state_dict)):
-        raise ValueError(f"state_dict lacks {_listed(missing)} for {type(module).__name__}")
     others = set(state_dict) - known - optional
     if extra := sorted(name for name in others if not name.startswith(_unused_prefixes(module))):
         raise ValueError(f"state_dict has unexpected {_listed(extra)}")
+    _check_patches(module, state_dict, layers)
     params = _tree(state_dict, layers)
     _check_shapes(module, params, params, "params")
     return params
@@ -104,10 +104,31 @@ def bert_from_folder(folder, **fields) -> tuple[Bert, dict]:
 def batch_stats_from_torch(module, state_dict: Mapping) -> dict:
     """Running mean and variance of the normalisation layers of `module`, as "batch_stats"."""
     layers, state_dict = layers_of(module), _plain_names(module, state_dict)
-    stats = _tree(state_dict, [x for x in layers if x.kind == "norm"], STATISTICS)
+    norms = [layer for layer in layers if layer.kind == "norm"]
+    statistics = {f"{layer.place}.{leaf}" for layer in norms for leaf in STATISTICS}
+    known = {name for layer in layers for name in _entries(layer)}
+    _check_names(module, state_dict, known | statistics)
+    stats = _tree(state_dict, norms, STATISTICS)
     params = _tree(state_dict, layers)
     _check_shapes(module, params, stats, "batch_stats")
     return stats
+
+
+def _check_names(module, state_dict, known: set[str]) -> None:
+    if missing := sorted(known - set(state_dict)):
+        raise ValueError(f"state_dict lacks {_listed(missing)} for {type(module).__name__}")
+
+
+def _check_patches(module, state_dict, layers) -> None:
+    """Patches of another form may have as many pixels as those of the network."""
+    for layer in layers:
+        if layer.kind == "patches":
+            name, side = f"{layer.place}.weight", module.patch
+            shape = np.shape(state_dict[name])
+            if len(shape) != 4 or shape[2:] != (side, side):
+                raise ValueError(
+                    f"{name} is not for patches of {side} x {side}: its shape is {shape}"
+                )
 
 
 def _listed(names: list[str], most: int = 8) -> str:
@@ -138,7 +159,7 @@ def _tree(state_dict, layers, table=None):
             given = array(f"{layer.place}.{theirs}")
             try:
                 leaves[f"params/{layer.name}/{ours}"] = jnp.asarray(change(given))
-            except ValueError:
+            except (ValueError, IndexError):
                 wanted = f"the {theirs} of a {layer.kind} layer"
                 message = f"{layer.place}.{theirs} is not {wanted}: its shape is {given.shape}"
                 raise ValueError(message) from None
@@ -154,7 +175,10 @@ def _plain_names(module, state_dict):
     plain = {}
     for name, array in state_dict.items():
         *parents, leaf = name.removeprefix(prefix).split(".")
-        plain[".".join([*parents, renamed.get(leaf, leaf)])] = array
+        plain_name = ".".join([*parents, renamed.get(leaf, leaf)])
+        if plain_name in plain:
+            raise ValueError(f"state_dict has {_listed([plain_name])} twice, under two names")
+        plain[plain_name] = array
     return plain
 
 
@@ -166,7 +190,11 @@ def _unused_prefixes(module) -> tuple[str, ...]:
 
 
 def _check_shapes(module, params, converted, collection):
-    variables = jax.eval_shape(module.init, jax.random.key(0), _example(module, params))
+    try:
+        variables = jax.eval_shape(module.init, jax.random.key(0), _example(module, params))
+    except (IndexError, ZeroDivisionError):
+        name = type(module).__name__
+        raise ValueError(f"no input of {name} fits the shapes of these arrays") from None
     expected = variables.get(collection, {})
     arrays = dict(jax.tree_util.tree_leaves_with_path(converted))
     for path, leaf in jax.tree_util.tree_leaves_with_path(expected):
