@@ -710,3 +710,23 @@ def test_only_params_of_linens_variables_are_differentiated(algorithm):
         ntk.ntk_regression(lambda w, x: (x * scale) @ w, w, x, targets, x),
     )
     np.testing.assert_allclose(*fits, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e25])
+def test_scores_of_kernels_do_not_depend_on_units(unit):
+    rng = np.random.default_rng(0)
+    a, b = (np.float32(k @ k.T) for k in rng.normal(size=(2, 5, 3)))
+    y, unit = np.float32(rng.normal(size=5)), np.float32(unit)
+    for score in (ntk.alignment, ntk.drift):
+        np.testing.assert_allclose(score(unit * a, unit * b), score(a, b), rtol=1e-5)
+    scores = [ntk.target_alignment(*pair) for pair in ((a, y), (unit * a, y), (a, unit * y))]
+    np.testing.assert_allclose(scores, scores[0], rtol=1e-5)
+    with warnings.catch_warnings(action="error"):  # NumPy's float64, where JAX has it disabled
+        np.testing.assert_allclose(ntk.alignment(np.float64(a), a), 1, rtol=1e-6)
+
+
+def test_kernels_of_small_integers_do_not_wrap_around():
+    small, large = np.full((2, 2), 3, np.uint8), np.full((2, 2), 100, np.uint8)
+    assert ntk.drift(large, small) == pytest.approx(0.97)
+    assert ntk.alignment(large, small) == pytest.approx(1)
+    assert ntk.target_alignment(large, np.array([100, 100], np.uint8)) == pytest.approx(1)

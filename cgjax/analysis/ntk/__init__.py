@@ -159,7 +159,8 @@ def _matrix(kernel):
 @checked
 def drift(before: real("*shape"), after: real("*shape")) -> jax.Array:
     """Relative change of a kernel: Frobenius norm of the change over that of `before`."""
-    distance = jnp.linalg.norm((after - before).ravel()) / jnp.linalg.norm(before.ravel())
+    first, last = _scaled(before, after)
+    distance = jnp.linalg.norm((last - first).ravel()) / jnp.linalg.norm(first.ravel())
     return _scored(distance, before=before, after=after)
 
 
@@ -183,15 +184,29 @@ def target_alignment(kernel: real(), y: real()) -> jax.Array:
     if y.shape[:1] != kernel.shape[:1] or y.ndim > 2 or not is_whole:
         raise ValueError(f"y is [n] or [n, o] for a kernel {kernel.shape}, got {y.shape}")
     if kernel.ndim == 2:
-        y = y.reshape(len(y), -1)
-        target_kernel = jnp.matmul(y, y.T, precision="highest")
+        (scaled,) = _scaled(y.reshape(len(y), -1))
+        target_kernel = jnp.matmul(scaled, scaled.T, precision="highest")
         return _scored(_cosine(kernel, target_kernel), kernel=kernel, y=y)
-    return _scored(_cosine(matrix, jnp.outer(y.ravel(), y.ravel())), kernel=kernel, y=y)
+    (scaled,) = _scaled(y.ravel())
+    return _scored(_cosine(matrix, jnp.outer(scaled, scaled)), kernel=kernel, y=y)
 
 
 def _cosine(a, b):
-    a, b = a.ravel(), b.ravel()
+    (a,), (b,) = _scaled(a.ravel()), _scaled(b.ravel())
     return jnp.vdot(a, b, precision="highest") / (jnp.linalg.norm(a) * jnp.linalg.norm(b))
+
+
+def _scaled(*arrays):
+    """Floating-point arrays, divided by the power of two next to the largest of their entries.
+
+    Squares of small and large entries leave float32, and small integers wrap around.
+    """
+    arrays = [jnp.asarray(a) for a in arrays]
+    arrays = [a if jnp.issubdtype(a.dtype, jnp.floating) else 1.0 * a for a in arrays]
+    wide = jnp.result_type(jnp.float32, *arrays)
+    largest = jnp.max(jnp.stack([jnp.max(jnp.abs(a)).astype(wide) for a in arrays]))
+    _, exponent = jnp.frexp(largest)
+    return [jnp.ldexp(a.astype(wide), -exponent).astype(a.dtype) for a in arrays]
 
 
 def _scored(score, **given):
