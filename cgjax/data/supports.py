@@ -228,6 +228,8 @@ def _checked(name, slots, parameters):
         checked["gaps"] = _checked_gaps(slots, parameters["gaps"])
     if "delta" in known:
         checked["delta"] = _checked_delta(slots, parameters["delta"])
+    if int(parameters.get("g", 10)) != parameters.get("g", 10):
+        raise ValueError(f"g is a whole number of values per latent, got {parameters['g']}")
     if parameters.get("g", 10) < 2:
         raise ValueError(f"a grid needs two or more values per latent, got g = {parameters['g']}")
     return checked

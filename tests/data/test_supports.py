@@ -175,6 +175,7 @@ def test_grids_are_those_of_the_reference(golden):
         ("random_gap", {"gaps": ((0, 0.6, 0.5),)}, "after its end"),
         ("random_gap", {"gaps": ((0, 0.0, 1.0),), "n": 3000}, "nearly nothing"),
         ("grid", {"g": 1}, "two or more values"),
+        ("grid", {"g": 2.5}, "a whole number"),
     ],
 )
 def test_bad_input_is_named(name, options, message):
