@@ -31,6 +31,11 @@ def test_values_of_the_wrong_type_and_missing_ones_too(capsys):
     one_line(capsys, "invalid int value: 'x'")
     assert main([]) == 2
     one_line(capsys, "no benchmark is named: there are sprites, ")
+    assert main(["sprites", "--batch=-1"]) == 2
+    one_line(capsys, "--batch and --steps must be at least 1")
+    for name in ("growth", "wait", "support"):
+        assert main([name, "--steps=3"]) == 2
+        one_line(capsys, f"'{name}' takes neither --batch nor --steps")
 
 
 # Each command is refused, or prints its help; none of them may import a package that takes seconds.

@@ -20,6 +20,7 @@ FAMILIES = {
     "wait": ("wait", "run"),
     "growth": ("growth", "run"),
 }  # name: module and function
+FIXED = ("support", "wait", "growth")  # that have no batch and no steps
 
 
 @command
@@ -37,6 +38,10 @@ def main(argv=None):
     if flags.family not in FAMILIES:
         problem = f"no benchmark '{flags.family}'" if flags.family else "no benchmark is named"
         raise BadInput(f"{problem}: there are {', '.join(FAMILIES)}")
+    if flags.family in FIXED and (flags.batch or flags.steps):
+        raise BadInput(f"'{flags.family}' takes neither --batch nor --steps: its sizes are fixed")
+    if min(flags.batch, flags.steps) < 0:
+        raise BadInput("--batch and --steps must be at least 1")
     module, function = FAMILIES[flags.family]
     benchmark = getattr(importlib.import_module(f"cgjax.bench.{module}"), function)
     benchmark(flags.batch, flags.steps)

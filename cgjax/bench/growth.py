@@ -20,6 +20,7 @@ import numpy as np
 from cgjax.bench.harness import table
 
 LIMIT_S = 60  # CPU seconds of one call; larger sizes are skipped after it
+LEAST = (0.01, 1.0)  # CPU seconds, MB: less is printed as zero, and has no exponent
 
 # --- one call at size n: a function without arguments ---------------------------------------------
 
@@ -134,14 +135,13 @@ def table_rows(name: str, measured: list[list[float]]) -> list[tuple]:
         exponents = "-"
         if i:
             before, wider = measured[i - 1], math.log(n / measured[i - 1][0])
-            growth = (_log(b, a) / wider for a, b in zip(before[1:], (seconds, size)))
-            exponents = ", ".join(f"{value:.1f}" for value in growth)
+            pairs = zip(before[1:], (seconds, size), LEAST)
+            exponents = ", ".join(
+                f"{math.log(b / a) / wider:.1f}" if min(a, b) >= least else "-"
+                for a, b, least in pairs
+            )
         rows.append(("" if i else name, f"{n:,}", f"{seconds:.2f}", f"{size:,.0f}", exponents))
     return rows
-
-
-def _log(after: float, before: float) -> float:
-    return math.log(max(after, 1e-9) / max(before, 1e-9))
 
 
 def measure(name: str) -> list[list[float]]:

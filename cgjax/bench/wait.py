@@ -89,7 +89,10 @@ def cpu_seconds(pid: int) -> float:
 @command
 def main(argv=None):
     """Measures one run: a config, then flags of `cgjax.main`."""
-    config, *others = sys.argv[1:] if argv is None else argv
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments:
+        raise BadInput("nothing to measure: name a config, such as sprites:smoke")
+    config, *others = arguments
     measure([f"--config={config}", *others])
 
 

@@ -76,12 +76,17 @@ def test_a_run_that_fails_has_no_times(capfd):
     with pytest.raises(BadInput, match="sprites:smok ended with exit code 2"):
         wait.measure(["--config=sprites:smok"])
     assert wait.main(["sprites:smok"]) == 2
-    assert "s, cached" not in capfd.readouterr().out
+    assert wait.main([]) == 2
+    printed = capfd.readouterr()
+    assert "s, cached" not in printed.out and "name a config" in printed.err
 
 
 def test_exponents_of_growth():
     rows = growth.table_rows("f", [[10, 1.0, 5.0], [100, 100.0, 50.0]])
     assert rows[0][-1] == "-" and rows[1][-1] == "2.0, 1.0"
+    # What is printed as zero has no exponent: one of 0 MB was 9.7.
+    rows = growth.table_rows("f", [[10, 0.001, 0.0], [100, 0.1, 5.0], [1000, 1.0, 5.0]])
+    assert [row[-1] for row in rows] == ["-", "-, -", "1.0, 0.0"]
 
 
 def test_the_line_about_compilation_counts_programs_from_the_cache(capsys):
