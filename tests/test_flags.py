@@ -38,6 +38,19 @@ def test_values_of_the_wrong_type_and_missing_ones_too(capsys):
         one_line(capsys, f"'{name}' takes neither --batch nor --steps")
 
 
+def test_flags_of_the_report_that_would_do_nothing(capsys):
+    from cgjax.report.__main__ import main
+
+    for flags, words in {
+        "--label=x": "--label is of --add",
+        "--replace": "--replace is of --add",
+        "--add": "--add names no workdir",
+        "--readme --out=page": "--readme writes the numbers of the package's record",
+    }.items():
+        assert main(flags.split()) == 2
+        one_line(capsys, words)
+
+
 # Each command is refused, or prints its help; none of them may import a package that takes seconds.
 LIGHT = """
 import contextlib, importlib, io, sys

@@ -268,6 +268,16 @@ def test_learning_curves_say_how_many_seeds(shape, words):
     assert " ".join(fig.get_suptitle().split()) == words
 
 
+def test_learning_curves_say_how_many_seeds_are_drawn():
+    y = np.ones((3, 4))
+    y[1:, 1], y[:, 2:] = np.nan, np.nan  # seed 1 dies, seeds 2 and 3 have no number
+    other = np.where(np.arange(4) == 3, 1.0, np.nan) * np.ones((3, 1))
+    panels = {"a": {"curves": {"b": (np.arange(3), y), "c": (np.arange(3), other)}}}
+    panels["a"]["scale"] = "linear"
+    title = plots.learning_curves(panels, "title").get_suptitle()
+    assert " ".join(title.split()) == "title (3 of 4 seeds thin, their median thick)"
+
+
 def test_spread_moves_names_apart_and_no_further():
     np.testing.assert_allclose(plots.spread([5.0, 1.0], 2, 0, 10), [5, 1])
     np.testing.assert_allclose(plots.spread([5.0, 5.0, 5.0], 2, 0, 10), [3, 5, 7])

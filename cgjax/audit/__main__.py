@@ -73,6 +73,8 @@ def parse(argv):
         raise BadInput("nothing to audit: give --latents=<table.csv or .npz>; --help says more")
     if bool(flags.composition) != bool(flags.components):
         raise BadInput("--composition and --components go together: give both, or none")
+    if flags.out and flags.out.is_file():
+        raise BadInput(f"--out={flags.out} is a file: give the name of a folder")
     if flags.sizes and not flags.composition:
         raise BadInput("--sizes are of --components: give them too")
     if flags.condition and not flags.composition:

@@ -150,10 +150,20 @@ def learning_curves(
 
 
 def _seeds(panels) -> str:
-    """Text about the seeds for the headline; "" if curves have no replicas."""
-    curves = (np.shape(y) for panel in panels.values() for _, y in panel["curves"].values())
-    n = max((shape[1] for shape in curves if len(shape) == 2), default=0)
-    return {0: "", 1: " (one seed)"}.get(n, f" ({n} seeds thin, their median thick)")
+    """Text about the seeds for the headline; "" if curves have no replicas.
+
+    A seed without a finite number in any curve is not drawn, and the median is not of it.
+    """
+    curves = [
+        np.isfinite(np.asarray(y, float)).any(axis=0)
+        for panel in panels.values()
+        for _, y in panel["curves"].values()
+        if np.ndim(y) == 2
+    ]
+    n = max(map(len, curves), default=0)
+    drawn = sum(any(c[i] for c in curves if i < len(c)) for i in range(n))
+    seeds = f"{n} seeds" if drawn == n else f"{drawn} of {n} seeds"
+    return {0: "", 1: " (one seed)"}.get(n, f" ({seeds} thin, their median thick)")
 
 
 def _scale_x(ax, values, log2):

@@ -41,6 +41,7 @@ def main(argv=None):
     parser.add_argument("--readme", action="store_true", help="write READMEs from templates")
     parser.add_argument("--record", type=pathlib.Path, metavar="FOLDER")
     flags = parser.parse(argv)
+    check_flags(flags)
     set_up_output()
     record = flags.record or (report.USERS if flags.add else report.RECORD)
     recorded = [] if flags.add or flags.readme else report.families(record)
@@ -68,6 +69,16 @@ def main(argv=None):
         for line in standings.family_lines():
             print(line)
         print("python -m cgjax.report <family> prints its tables, --out=<folder> writes the page")
+
+
+def check_flags(flags) -> None:
+    """Raises BadInput for flags that would do nothing."""
+    if flags.add == []:
+        raise BadInput("--add names no workdir: write --add runs/<family>/<row>")
+    if (flags.label or flags.replace) and not flags.add:
+        raise BadInput(f"--{'label' if flags.label else 'replace'} is of --add: give it too")
+    if flags.readme and (flags.what or flags.out or flags.add or flags.record):
+        raise BadInput("--readme writes the numbers of the package's record: give it alone")
 
 
 def print_tables(families: list[str], record: pathlib.Path) -> None:

@@ -734,6 +734,8 @@ def test_scores_of_kernels_do_not_depend_on_units(unit):
         np.testing.assert_allclose(score(unit * a, unit * b), score(a, b), rtol=1e-5)
     scores = [ntk.target_alignment(*pair) for pair in ((a, y), (unit * a, y), (a, unit * y))]
     np.testing.assert_allclose(scores, scores[0], rtol=1e-5)
+    with warnings.catch_warnings(action="error"):  # NumPy's float64, where JAX has it disabled
+        np.testing.assert_allclose(ntk.alignment(np.float64(a), a), 1, rtol=1e-6)
 
 
 def test_kernels_of_small_integers_do_not_wrap_around():

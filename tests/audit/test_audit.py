@@ -252,6 +252,7 @@ WRONG = {
     "--composition=audited_world:add": "go together",
     "--sizes=1,1": "are of --components",
     "--condition=stack": "is of --composition",
+    "--out=other.csv": "--out=other.csv is a file",
     "--against=other.csv": "column 'b' is in 'good.csv' alone",
     "--against=small.csv": "2 rows of --latents are not in --against, first row 4 (a=1, b=1)",
     "--against=words.csv": "numbers in one table, of words in the other",
