@@ -206,3 +206,16 @@ def test_files_of_other_networks(name, tmp_path):
     path.write_bytes(content)
     with pytest.raises(BadInput, match="does not hold .*lacks"):
         getattr(backbones, name)(path)
+
+
+def test_vgg16_of_other_shapes_is_refused(tmp_path, monkeypatch):
+    sizes, arrays = (3, 64, 64, 128, 128, *[256] * 3, *[512] * 6), {}
+    for i, (n_in, n_out) in enumerate(zip(sizes, sizes[1:])):
+        arrays[f"VGG16_0/Conv_{i}/kernel"] = np.broadcast_to(np.float32(0), (3, 3, n_in, n_out))
+        arrays[f"VGG16_0/Conv_{i}/bias"] = np.broadcast_to(np.float32(0), (n_out,))
+    bias = arrays["VGG16_0/Conv_12/bias"]
+    monkeypatch.setattr(files, "read", lambda path: arrays)
+    for wrong in (bias[:1], bias[:, None]):  # one number for all channels would broadcast
+        arrays["VGG16_0/Conv_12/bias"] = wrong
+        with pytest.raises(BadInput, match="does not hold VGG16: its arrays have other shapes"):
+            backbones.vgg16(tmp_path)

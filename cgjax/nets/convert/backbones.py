@@ -99,13 +99,15 @@ def vgg16(path) -> Backbone:
     n_convs = sum(n for n, _ in net.stages)
     try:
         params = {
-            f"conv_{i}": {
-                leaf: jnp.asarray(arrays[f"VGG16_0/Conv_{i}/{leaf}"]) for leaf in ("kernel", "bias")
-            }
+            f"conv_{i}": {leaf: arrays[f"VGG16_0/Conv_{i}/{leaf}"] for leaf in ("kernel", "bias")}
             for i in range(n_convs)
         }
     except KeyError as error:
         raise BadInput(f"'{path}' does not hold VGG16: it lacks {error}") from None
+    expected = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((1, 32, 32, 3)))["params"]
+    if jax.tree.map(jnp.shape, params) != jax.tree.map(jnp.shape, expected):
+        raise BadInput(f"'{path}' does not hold VGG16: its arrays have other shapes")
+    params = jax.tree.map(jnp.asarray, params)
 
     def features(variables, x):
         mean, deviation = (jnp.array(v).reshape(1, 1, 1, -1) for v in (MEAN, DEVIATION))
