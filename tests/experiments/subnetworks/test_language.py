@@ -95,7 +95,9 @@ def test_what_is_held_out_shares_no_choice_with_training(how):
 # --- problems -------------------------------------------------------------------------------------
 
 
-def rule(splits="disjoint", rule="agreement", held_out="nothing", templates=("prep_inanim",)):
+def rule(
+    splits="disjoint", rule="agreement", held_out="nothing", templates=("prep_inanim",), **sizes
+):
     data = {
         "rule": rule,
         "number": "singular",
@@ -107,7 +109,7 @@ def rule(splits="disjoint", rule="agreement", held_out="nothing", templates=("pr
         "n_val": 10,
         "n_test": 20,
         "n_eval": 12,
-    }
+    } | sizes
     words = language.vocabulary("words")
     inverse = {i: word for word, i in words.items()}
     sets = language_tasks.of_language(
@@ -158,6 +160,24 @@ def test_published_splits_keep_tests_from_the_compositional_set():
     assert not compositional & tests
     masks = {text[i] for part in sets.rows.values() for i in part["mask_0"].ravel()}
     assert compositional & masks  # drawn afresh from all sentences
+
+
+@pytest.mark.parametrize("n_val", (40, 2))
+def test_every_part_of_few_sentences_has_four_of_them(n_val):
+    """70 sentences, of which validation has a share of 2.3 or 0.1."""
+    sets, text = rule(templates=("simple_agrmt",), n_train=1000, n_val=n_val, n_test=200)
+    of = {
+        part: {text[i] for i in own["compositional"][:, :3].ravel()}
+        for part, own in sets.rows.items()
+    }
+    assert len(of["val"]) >= 4 and not of["val"] & (of["train"] | of["test"])
+
+
+def test_published_tests_show_many_sentences_although_all_were_used():
+    """The compositional set uses all 70 sentences, 68 of them twice: 12 tests show more than 2."""
+    sets, text = rule("published", templates=("simple_agrmt",), n_train=20, n_val=13, n_test=13)
+    sentences = {text[i] for i in sets.rows["test"]["test_0"][:, :3].ravel()}
+    assert len(sentences) >= 30
 
 
 def test_three_subroutines_and_held_out_words():

@@ -258,6 +258,7 @@ class Pool:
 
     def __init__(self, rng, places):
         self.places, self.next = rng.permutation(places), 0
+        self.unused = self.places
 
     def take(self, n: int, rng) -> np.ndarray:
         """The next n indices; after all are used, a new round starts in a new order."""
@@ -268,6 +269,7 @@ class Pool:
             some = self.places[self.next : self.next + n]
             taken.append(some)
             self.next, n = self.next + len(some), n - len(some)
+            self.unused = self.unused[len(some) :]
         return np.concatenate(taken) if taken else np.zeros(0, int)
 
 
@@ -287,8 +289,9 @@ def of_language(config, encode) -> Sets:
     """The sets of a rule of language; encode: sentence -> ids.
 
     splits: "published" draws every set independently from all sentences, and tests from sentences
-    that the compositional set does not use. "disjoint" first divides the distinct sentences among
-    training, validation and test, so that no training sentence of any set is in a test.
+    that the compositional set does not use; from all sentences if it uses all. "disjoint" first
+    divides the distinct sentences among training, validation and test, so that no training sentence
+    of any set is in a test.
     """
     data = config.data
     subroutines = language.SUBROUTINES[data.rule]
@@ -346,7 +349,7 @@ def _published(rng, places, wanted, n) -> dict:
         for part in PARTS:
             rows[part][name] = draw(rng, pools, rule, odd, wanted[name][part])
         if name == "compositional":
-            left = {cell: pool.places[pool.next :] for cell, pool in pools.items()}
+            left = {cell: pool.unused for cell, pool in pools.items()}
     return rows
 
 
@@ -363,12 +366,10 @@ def _disjoint(rng, places, wanted, n) -> dict:
                 "divide among training, validation and test; add templates"
             )
         # At least four sentences per part, so that no part is empty.
-        cuts = np.clip(
-            np.round(ends[:-1] * len(cell_places)).astype(int),
-            [4, 8],
-            [len(cell_places) - 8, len(cell_places) - 4],
-        )
-        shares[cell] = dict(zip(PARTS, np.split(cell_places, cuts)))
+        train, both = np.round(ends[:-1] * len(cell_places)).astype(int)
+        train = np.clip(train, 4, len(cell_places) - 8)
+        both = np.clip(both, train + 4, len(cell_places) - 4)
+        shares[cell] = dict(zip(PARTS, np.split(cell_places, [train, both])))
     rows = {part: {} for part in PARTS}
     for name, (rule, odd) in cells(n).items():
         for part in PARTS:
