@@ -70,3 +70,15 @@ def test_targets_out_of_reach():
     np.testing.assert_allclose(found.residual, np.sqrt(0.2 / 2), rtol=1e-4)
     at_once = linearised.linearised_fit(line, np.float32(3), x, 3 * x, x)
     assert at_once.n_iterations == 0 and at_once.converged and at_once.residual == 0
+
+
+@pytest.mark.parametrize("target, size", [(1e-25, 1), (1e25, 1), (1, 1e-12), (1, 1e10)])
+def test_units_of_targets_and_outputs_do_not_matter_in_float32(target, size):
+    """Their squares leave the range of float32."""
+    x, w = np.float32(X), np.float32([[1.0], [2.0], [3.0]])
+    params = {"w": np.zeros((3, 1), np.float32)}
+    fit = linearised.linearised_fit(
+        lambda params, x: size * (x @ params["w"]), params, x, np.float32(target) * (x @ w), x
+    )
+    assert fit.converged and fit.n_iterations > 0 and fit.residual < 1e-3
+    np.testing.assert_allclose(fit.predictions / np.float32(target), x @ w, atol=1e-2)

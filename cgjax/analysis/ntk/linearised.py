@@ -154,8 +154,10 @@ def _fitted(f, params, x_train, y, x_test, stop, *, batch, precision):
 
     target = y - outputs(x_train)
     dual, n = _conjugate_gradients(product, target, *stop)
-    first = jnp.linalg.norm(target)
-    relative_residual = jnp.linalg.norm(target - product(dual)) / jnp.where(first > 0, first, 1)
+    size = _size(target)
+    first = jnp.linalg.norm(target / size)
+    left = jnp.linalg.norm((target - product(dual)) / size)
+    relative_residual = left / jnp.where(first > 0, first, 1)
     return dual, outputs(x_test) + product(dual, x_test), relative_residual, n
 
 
@@ -166,6 +168,12 @@ def _conjugate_gradients(product, target, tolerance, most_iterations):
     residual never grows, and a target outside the range of K gets its least-squares solution.
     Conjugate gradients on K v = target have neither property.
     """
+    # Squares of the target and of the kernel's entries may leave the range of float32.
+    target_size = _size(target)
+    target = target / target_size
+    moved = product(target)
+    kernel_size = _size(moved)
+    moved = moved / kernel_size
     goal = tolerance**2 * _dot(target, target)
 
     def going_on(state):
@@ -176,15 +184,20 @@ def _conjugate_gradients(product, target, tolerance, most_iterations):
         v, residual, direction, moved, slope, n = state
         length = slope / _dot(moved, moved)
         v, residual = v + length * direction, residual - length * moved
-        pulled = product(residual)
+        pulled = product(residual) / kernel_size
         new = _dot(residual, pulled)
         momentum = new / slope
         return v, residual, residual + momentum * direction, pulled + momentum * moved, new, n + 1
 
-    moved = product(target)
     slope = _dot(target, moved)
     # The size of |J' residual|^2 after rounding: below it, no further progress is possible.
     least = (10 * jnp.finfo(target.dtype).eps) ** 2 * slope
     start = (jnp.zeros_like(target), target, target, moved, slope, 0)
     v, *_, n = jax.lax.while_loop(going_on, step, start)
-    return v, n
+    return v / kernel_size * target_size, n
+
+
+def _size(values):
+    """A power of two near the largest value: products with it are exact."""
+    _, exponent = jnp.frexp(jnp.max(jnp.abs(values)))
+    return jnp.ldexp(jnp.ones((), values.dtype), exponent)
