@@ -102,7 +102,10 @@ class Cancellation(NamedTuple):
 
 
 def cancellation(updates: Sequence) -> Cancellation:
-    """For k trees of parameters, for example the gradients of k losses; NaN if one is zero."""
+    """For k trees of parameters, for example the gradients of k losses.
+
+    Cosines with a tree of zeros are NaN; the ratio is NaN if all trees are zero.
+    """
     if len(updates) < 2:
         raise ValueError(f"updates must be two trees or more, got {len(updates)}")
     for update in updates[1:]:

@@ -59,6 +59,10 @@ def test_cancellation():
     aside = {"w": jnp.array([0.0, 1.0])}
     found = landscape.cancellation([A, aside])
     assert found.ratio == pytest.approx(2**-0.5) and found.cosines[0, 1] == 0
+    zero = jax.tree.map(jnp.zeros_like, A)
+    found = landscape.cancellation([A, zero])
+    assert found.ratio == 1 and np.isnan(found.cosines[0, 1]) and found.cosines[0, 0] == 1
+    assert np.isnan(landscape.cancellation([zero, zero]).ratio)
 
 
 # --- the tangent kernel ---------------------------------------------------------------------------
