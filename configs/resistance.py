@@ -12,7 +12,7 @@ from cgjax.config import split_variant
 from cgjax.config.declare import Dotted, base, declare, declare_parts, declare_training, nested
 from cgjax.data import sources
 from cgjax.experiments.resistance import keys as known
-from cgjax.published import CLAIMS
+from cgjax.published.claims import BY_ROW
 
 # Steps of the panels of figure 5.
 PANELS = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -334,6 +334,6 @@ _TIMES = {
 def describe_rows():
     """One line per row for `--list`."""
     for name, (doc, *_) in ROWS.items():
-        n = len(CLAIMS["resistance"].get(name, ()))
+        n = len(BY_ROW["resistance"].get(name, ()))
         expect = f"{n} claim{'s' * (n > 1)}" if n else ""
         yield {"name": name, "doc": doc, "times": _TIMES[name], "expect": expect}

@@ -9,9 +9,9 @@ from cgjax import config as configs
 from cgjax import experiments, report
 from cgjax.bench import coverage
 from cgjax.core.errors import BadInput
-from cgjax.published import CLAIMS as ORDERED
 from cgjax.published import KINDS, PUBLISHED
 from cgjax.published import verdict as verdicts
+from cgjax.published.claims import BY_ROW as ORDERED
 from cgjax.published.claims import CLAIMS, FORMS, POOLED
 from cgjax.published.claims import KINDS as CLAIM_KINDS
 from cgjax.published.reading import MODULES

@@ -1,17 +1,15 @@
 """Every published number and claim, one file a family; how ours compare is in `verdict`.
 
 `PUBLISHED[family][row][metric]` are the numbers (layout in `reading`), `claims.CLAIMS` every claim
-by id, `CLAIMS[family][row]` those that a run judges for itself, `SOURCES[family]` the papers.
+by id, `claims.BY_ROW[family][row]` those that a run judges for itself, `SOURCES[family]` the
+papers. Claims are imported by those that need them: all are built, which takes a while.
 """
 
-from cgjax.published.claims import CLAIMS as _ALL
-from cgjax.published.claims import by_row
 from cgjax.published.reading import KINDS as KINDS
 from cgjax.published.reading import PUBLISHED as PUBLISHED
 from cgjax.published.reading import SPREADS as SPREADS
 from cgjax.published.reading import read as read
 
-CLAIMS = by_row(_ALL.values())
 SOURCES = {
     "sprites": {
         "title": "Compositional Generalization from First Principles",

@@ -224,7 +224,7 @@ CLAIMS = _by_id(
 )
 
 
-def by_row(claims) -> dict:
+def _by_row(claims) -> dict:
     """{family: {row: claims}} of those that a run judges for itself, as the run reads them.
 
     Each has `claim` (short), `sentence` and `where` in the paper, the metric `left` that is
@@ -250,3 +250,6 @@ def by_row(claims) -> dict:
             }
         )
     return families
+
+
+BY_ROW = _by_row(CLAIMS.values())

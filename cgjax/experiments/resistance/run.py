@@ -22,9 +22,10 @@ from cgjax.core.logging import say
 from cgjax.core.workdir import access_to, disk_errors
 from cgjax.experiments.resistance import control, models, pairs, plane, scan, training
 from cgjax.experiments.resistance import figures as drawing
-from cgjax.published import CLAIMS, PUBLISHED
+from cgjax.published import PUBLISHED
 from cgjax.published import results as markdown
 from cgjax.published import verdict as verdicts
+from cgjax.published.claims import BY_ROW
 from cgjax.published.results import summary
 
 HEADLINES = ("train accuracy", "test accuracy", "gap", "S_2", "interventional information")
@@ -49,7 +50,7 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     write_curves(arrays, workdir / "curves.csv")
     if figures:
         draw(config, arrays, workdir / "figures")
-    known = () if is_small else CLAIMS["resistance"].get(config.row, ())
+    known = () if is_small else BY_ROW["resistance"].get(config.row, ())
     extra = {"claims": judge(known, judged), "headlines": headlines(results)}
     return results, arrays, extra | {"files": ["curves.csv"], "made_up": list(prefixes)}
 
@@ -114,7 +115,7 @@ def judged(entry: dict) -> list[dict]:
     metrics = {
         name: (metric["values"], metric["seeds"]) for name, metric in entry["metrics"].items()
     }
-    return judge(CLAIMS["resistance"].get(entry["row"], ()), metrics)
+    return judge(BY_ROW["resistance"].get(entry["row"], ()), metrics)
 
 
 def judge(claims, metrics: dict) -> list[dict]:

@@ -20,7 +20,7 @@ from cgjax.experiments.resistance import control, figures, run, scan, training
 from cgjax.experiments.resistance import pairs as of_pairs
 from cgjax.experiments.resistance import plane as of_plane
 from cgjax.main import main
-from cgjax.published import CLAIMS
+from cgjax.published.claims import BY_ROW
 from cgjax.published.claims import CLAIMS as EVERY
 from cgjax.published.results import print_table, summary
 from cgjax.report import standing as standings
@@ -494,7 +494,7 @@ def test_the_table_of_claims_has_dashes_where_nothing_was_found():
 
 def test_every_claim_says_where_it_stands():
     rows = configs.load_file("resistance").ROWS
-    for row, known in CLAIMS["resistance"].items():
+    for row, known in BY_ROW["resistance"].items():
         assert row in rows
         for claim in known:
             sides = {"left", "right", "direction", "only"}
