@@ -207,14 +207,14 @@ def below(sizes, **combinations) -> None:
             raise ValueError(f"{name} must hold values from 0 to below sizes {tuple(sizes)}")
 
 
-# --- kernels --------------------------------------------------------------------------------------
-
-
 def rounding(values) -> float:
     """Relative squared size of rounding errors: values that vary by less are constant."""
     dtype = np.asarray(values).dtype
     eps = float(jnp.finfo(dtype).eps) if jnp.issubdtype(dtype, jnp.floating) else 0.0
     return max(16 * eps**2, 1e-24)
+
+
+# --- kernels --------------------------------------------------------------------------------------
 
 
 def matrices(name: str, kernel) -> tuple:

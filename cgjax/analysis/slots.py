@@ -82,9 +82,8 @@ def _deviation(latents):
 def _solver(slot):
     """[d + 1, n]: from targets at n slots [n, d] to the weights of their ridge regression."""
     mean = slot.mean(0)
-    centred = np.where(
-        np.ptp(slot, axis=0) > 0, slot - mean, 0
-    )  # the mean of a constant is rounded
+    # The mean of a constant is rounded: its deviations are 0.
+    centred = np.where(np.ptp(slot, axis=0) > 0, slot - mean, 0)
     covariance = centred.T @ centred / len(slot)
     ridge = RIDGE * np.trace(covariance) / len(mean) or 1.0
     slopes = np.linalg.solve(covariance + ridge * np.eye(len(mean)), centred.T / len(slot))

@@ -175,17 +175,9 @@ def run_replay(batch: int = 0, steps: int = 0) -> None:
 
     On a CPU: one seed of a small decoder, six epochs of 128 scenes. steps: epochs, where not 0.
     """
-    on_cpu = jax.default_backend() == "cpu"
-    config = jumps.configure(range(1 if on_cpu else REPLAY_SEEDS))
-    n_epochs, n_scenes, n_iterations = steps or (6 if on_cpu else EPOCHS), 2048, 20
-    one_step = None
-    if n_epochs < 2:
-        raise BadInput(f"--steps={n_epochs}: epochs are compared with earlier ones: set at least 2")
-    if on_cpu:
-        jumps.shorten(config, 128, batch or 16)
-        config.model.component.update({"hidden": 32, "channels": 8})
-        n_scenes, n_iterations = 32, 8
-    say(f"jax {jax.__version__} · {parallel.describe_devices()} · {n_epochs} epochs")
+    on_cpu, one_step = jax.default_backend() == "cpu", None
+    config, n_epochs, n_scenes = compared_epochs(1 if on_cpu else REPLAY_SEEDS, batch, steps)
+    n_iterations = 8 if on_cpu else 20
     data = sets.make(config)
     if on_cpu:  # compiling takes longer than the training: one program for both
         one_step = jumps.compile_program(config, jumps.IMPLEMENTATIONS["kernels"], 1, data)
@@ -201,6 +193,22 @@ def run_replay(batch: int = 0, steps: int = 0) -> None:
     table("gradients against the plain form in float64", columns, replay_rows(replay))
     columns = ("step", "largest eigenvalue of P^-1 H", "share of AdamW's limit of stability")
     table("sharpness", columns, [(f"{i:,}", f"{e:,.0f}", f"{s:.2f}") for i, e, s in sharpness])
+
+
+def compared_epochs(n_seeds: int, batch: int, steps: int) -> tuple:
+    """(config, number of epochs, scenes of the Hessian) of a training whose epochs are compared.
+
+    On a CPU: a small decoder, six epochs of 128 scenes. batch, steps: of the flags.
+    """
+    config, on_cpu = jumps.configure(range(n_seeds)), jax.default_backend() == "cpu"
+    n_epochs = steps or (6 if on_cpu else EPOCHS)
+    if n_epochs < 2:
+        raise BadInput(f"--steps={n_epochs}: epochs are compared with earlier ones: set at least 2")
+    if on_cpu:
+        jumps.shorten(config, 128, batch or 16)
+        config.model.component.update({"hidden": 32, "channels": 8})
+    say(f"jax {jax.__version__} · {parallel.describe_devices()} · {n_epochs} epochs")
+    return config, n_epochs, 32 if on_cpu else 2048
 
 
 def replayed(
@@ -253,16 +261,8 @@ def run_interventions(batch: int = 0, steps: int = 0) -> None:
     On a CPU: two seeds of a small decoder, six epochs of 128 scenes. steps: epochs, where not 0.
     """
     on_cpu = jax.default_backend() == "cpu"
-    config = jumps.configure(range(2 if on_cpu else JUMP_SEEDS))
-    n_epochs = steps or (6 if on_cpu else EPOCHS)
-    if n_epochs < 2:
-        raise BadInput(f"--steps={n_epochs}: epochs are compared with earlier ones: set at least 2")
-    n_scenes, n_iterations = 2048, 100
-    if on_cpu:
-        jumps.shorten(config, 128, batch or 16)
-        config.model.component.update({"hidden": 32, "channels": 8})
-        n_scenes, n_iterations = 32, 8
-    say(f"jax {jax.__version__} · {parallel.describe_devices()} · {n_epochs} epochs")
+    config, n_epochs, n_scenes = compared_epochs(2 if on_cpu else JUMP_SEEDS, batch, steps)
+    n_iterations = 8 if on_cpu else 100
     data = sets.make(config)
     begun = interventions.starts(config, n_epochs, data)
     sharpness = jumps.sharpness_fn(config, data, n_scenes, n_iterations)

@@ -12,8 +12,8 @@ from cgjax.published.verdict import above, equal, holm, of_entry, together, verd
 from cgjax.report import verdict as reported
 
 
-def told(mean, sd=0.0, **stated):
-    return {"mean": mean, "sd": sd, "where": "a table", "kind": "printed", **stated}
+def stated(mean, sd=0.0, **others):
+    return {"mean": mean, "sd": sd, "where": "a table", "kind": "printed", **others}
 
 
 def test_the_rule_is_one():
@@ -34,7 +34,7 @@ def test_the_half_width_of_a_difference_is_welchs():
     assert compared.difference - compared.width == pytest.approx(interval.low)
     assert compared.difference + compared.width == pytest.approx(interval.high)
     # A paper's mean and deviation over its seeds are the other sample for "no match" ...
-    published = told(right.mean(), right.std(ddof=1), spread="seeds", n=9)
+    published = stated(right.mean(), right.std(ddof=1), spread="seeds", n=9)
     ours = left - left.mean() + right.mean() + 2 * compared.width
     for share, word in ((0.99, "no match"), (1.01, "underpowered")):
         moved = verdict(ours, published | {"tolerance": share * compared.width})
@@ -50,39 +50,43 @@ NARROW, WIDE = (0.509, 0.510, 0.511), (0.50, 0.51, 0.52)
 @pytest.mark.parametrize(
     ("values", "published", "word"),
     (
-        (NARROW, told(0.5), "match"),  # 0.01 + 0.0025 is within 0.025
-        (WIDE, told(0.5), "underpowered"),  # each of 0.01 and 0.0248 is, but not their sum
-        ((0.518, 0.519, 0.520), told(0.5), "match"),
-        ((0.523, 0.524, 0.525), told(0.5), "underpowered"),  # on the edge
-        ((0.528, 0.529, 0.530), told(0.5), "no match"),  # 0.029 - 0.0025 is beyond 0.025
-        (WIDE, told(0.5, tolerance=0.04), "match"),  # the number states its own
-        (NARROW, told(0.5, tolerance=0.001), "no match"),
-        ((10.4, 10.4, 10.4), told(10.0), "match"),  # 5 % of a large number
-        ((10.6, 10.6, 10.6), told(10.0), "no match"),
-        ((0.011, 0.011, 0.011), told(0.01), "no match"),  # and of a small one
-        ((0.0104, 0.0104), told(0.01), "match"),
-        ((0.0, 0.0), told(0.02), "no match"),
+        (NARROW, stated(0.5), "match"),  # 0.01 + 0.0025 is within 0.025
+        (WIDE, stated(0.5), "underpowered"),  # each of 0.01 and 0.0248 is, but not their sum
+        ((0.518, 0.519, 0.520), stated(0.5), "match"),
+        ((0.523, 0.524, 0.525), stated(0.5), "underpowered"),  # on the edge
+        ((0.528, 0.529, 0.530), stated(0.5), "no match"),  # 0.029 - 0.0025 is beyond 0.025
+        (WIDE, stated(0.5, tolerance=0.04), "match"),  # the number states its own
+        (NARROW, stated(0.5, tolerance=0.001), "no match"),
+        ((10.4, 10.4, 10.4), stated(10.0), "match"),  # 5 % of a large number
+        ((10.6, 10.6, 10.6), stated(10.0), "no match"),
+        ((0.011, 0.011, 0.011), stated(0.01), "no match"),  # and of a small one
+        ((0.0104, 0.0104), stated(0.01), "match"),
+        ((0.0, 0.0), stated(0.02), "no match"),
         # What the number may be is a tolerance: two errors of reading it.
-        (WIDE, told(0.5, 0.02, spread="reading"), "match"),
-        (WIDE, told(0.5, 0.01, spread="reading"), "underpowered"),
+        (WIDE, stated(0.5, 0.02, spread="reading"), "match"),
+        (WIDE, stated(0.5, 0.01, spread="reading"), "underpowered"),
         # What the paper's seeds do may explain a difference, and does not hinder a match.
-        (NARROW, told(0.5, 0.001, spread="seeds", n=5), "match"),
-        (NARROW, told(0.5, 0.02, spread="seeds", n=5), "match"),  # ours is near the number
-        ((0.539, 0.540, 0.541), told(0.5, 0.001, spread="seeds", n=5), "no match"),
-        ((0.539, 0.540, 0.541), told(0.5, 0.02, spread="seeds", n=5), "underpowered"),  # by chance
-        (NARROW, told(0.5, 0.0, spread="seeds", n=1), "match"),  # the number is the claim
+        (NARROW, stated(0.5, 0.001, spread="seeds", n=5), "match"),
+        (NARROW, stated(0.5, 0.02, spread="seeds", n=5), "match"),  # ours is near the number
+        ((0.539, 0.540, 0.541), stated(0.5, 0.001, spread="seeds", n=5), "no match"),
+        (
+            (0.539, 0.540, 0.541),
+            stated(0.5, 0.02, spread="seeds", n=5),
+            "underpowered",
+        ),  # by chance
+        (NARROW, stated(0.5, 0.0, spread="seeds", n=1), "match"),  # the number is the claim
         # One run of theirs that scatters as ours do is twice as wide as our mean of three.
-        (WIDE, told(0.5, tolerance=0.04, runs=1), "match"),
-        ((0.55, 0.56, 0.57), told(0.5, tolerance=0.03), "no match"),
-        ((0.55, 0.56, 0.57), told(0.5, tolerance=0.03, runs=1), "underpowered"),
-        ((0.55, 0.56, 0.57), told(0.5, tolerance=0.03, spread="seeds", n=1), "underpowered"),
-        ((0.951, 0.9511, 0.9512), told(0.95, scale=0.05), "match"),  # an R2: 5 % of 1 - R2
-        ((0.954, 0.954, 0.954), told(0.95, scale=0.05), "no match"),
-        ((3e-4, 3e-4), told(2e-4, factor=2.0), "match"),  # by ratio
-        ((9e-4, 9e-4), told(2e-4, factor=2.0), "no match"),
-        ((0.0, 1e-4), told(2e-4, factor=2.0), "no match"),
-        ((0.0, 0.0), told(0.0, factor=2.0, floor=1e-15), "match"),  # p below what is printed
-        ((1e-9, 1e-9), told(0.0, factor=2.0, floor=1e-15), "no match"),
+        (WIDE, stated(0.5, tolerance=0.04, runs=1), "match"),
+        ((0.55, 0.56, 0.57), stated(0.5, tolerance=0.03), "no match"),
+        ((0.55, 0.56, 0.57), stated(0.5, tolerance=0.03, runs=1), "underpowered"),
+        ((0.55, 0.56, 0.57), stated(0.5, tolerance=0.03, spread="seeds", n=1), "underpowered"),
+        ((0.951, 0.9511, 0.9512), stated(0.95, scale=0.05), "match"),  # an R2: 5 % of 1 - R2
+        ((0.954, 0.954, 0.954), stated(0.95, scale=0.05), "no match"),
+        ((3e-4, 3e-4), stated(2e-4, factor=2.0), "match"),  # by ratio
+        ((9e-4, 9e-4), stated(2e-4, factor=2.0), "no match"),
+        ((0.0, 1e-4), stated(2e-4, factor=2.0), "no match"),
+        ((0.0, 0.0), stated(0.0, factor=2.0, floor=1e-15), "match"),  # p below what is printed
+        ((1e-9, 1e-9), stated(0.0, factor=2.0, floor=1e-15), "no match"),
     ),
 )
 def test_words(values, published, word):
@@ -91,29 +95,29 @@ def test_words(values, published, word):
 
 @pytest.mark.parametrize("odd", (math.nan, math.inf, None))
 def test_a_seed_without_a_number_is_not_dropped(odd):
-    assert verdict([0.5, odd, 0.5], told(0.5)).word == "not finite"
-    assert verdict([odd], told(0.5)).word == "not finite"
+    assert verdict([0.5, odd, 0.5], stated(0.5)).word == "not finite"
+    assert verdict([odd], stated(0.5)).word == "not finite"
     assert above([1.0, 1.1, math.nan], 0.0).word == "not finite"
     assert equal([1.0, 1.0, math.nan], 1.0).word == "not finite"
     # Except where the number is defined for some seeds only.
-    some = told(0.5, only="searches with a solution")
+    some = stated(0.5, only="searches with a solution")
     assert verdict([0.5, odd, 0.5], some).word == "match"
     assert verdict([odd], some).word == "not finite"
     assert above([1.0, 1.1, math.nan], 0.0, some=True).word == "match"
 
 
 def test_one_seed_is_underpowered_and_a_computation_is_not():
-    one = verdict([0.5], told(0.5))
+    one = verdict([0.5], stated(0.5))
     assert one.word == "underpowered" and math.isinf(one.width) and one.seeds is None
-    assert verdict([0.9], told(0.5)).word == "underpowered"  # how far off one seed may be
-    assert verdict([0.5], told(0.5), is_drawn=False).word == "match"
-    assert verdict([0.9], told(0.5), is_drawn=False).word == "no match"
-    assert verdict([0.5], told(0.5, computed=True)).word == "match"
+    assert verdict([0.9], stated(0.5)).word == "underpowered"  # how far off one seed may be
+    assert verdict([0.5], stated(0.5), is_drawn=False).word == "match"
+    assert verdict([0.9], stated(0.5), is_drawn=False).word == "no match"
+    assert verdict([0.5], stated(0.5, computed=True)).word == "match"
     # The paper's seeds may be why a computation differs: no number of our seeds decides.
-    vague = verdict([0.54], told(0.5, 0.1, spread="seeds", n=5), is_drawn=False)
+    vague = verdict([0.54], stated(0.5, 0.1, spread="seeds", n=5), is_drawn=False)
     assert vague.word == "underpowered" and vague.width == 0 and math.isinf(vague.seeds)
     # A share of nothing has no logarithm, and one seed of it no spread.
-    nothing = told(2e-4, factor=2.0)
+    nothing = stated(2e-4, factor=2.0)
     assert verdict([0.0], nothing).word == "underpowered"
     assert verdict([0.0], nothing, is_drawn=False).word == "no match"
 
@@ -126,15 +130,15 @@ def test_how_many_seeds_would_decide():
         return mean + sd * values / values.std(ddof=1)
 
     for mean, expected in ((0.51, "match"), (0.54, "no match")):
-        first = verdict(seeds(3, mean, 0.02), told(0.5))
+        first = verdict(seeds(3, mean, 0.02), stated(0.5))
         assert first.word == "underpowered" and 3 < first.seeds < 50
-        assert verdict(seeds(first.seeds, mean, 0.02), told(0.5)).word == expected
-        assert verdict(seeds(first.seeds - 1, mean, 0.02), told(0.5)).word == "underpowered"
+        assert verdict(seeds(first.seeds, mean, 0.02), stated(0.5)).word == expected
+        assert verdict(seeds(first.seeds - 1, mean, 0.02), stated(0.5)).word == "underpowered"
     # The paper's own three seeds may be why ours differ, however many we have.
-    vague = told(0.5, 0.1, spread="seeds", n=3)
+    vague = stated(0.5, 0.1, spread="seeds", n=3)
     assert math.isinf(verdict(seeds(3, 0.54, 0.02), vague).seeds)
     assert math.isfinite(verdict(seeds(3, 0.51, 0.02), vague).seeds)
-    assert verdict([0.5], told(0.5, 0.01, spread="seeds", n=50)).seeds > 2  # by their deviation
+    assert verdict([0.5], stated(0.5, 0.01, spread="seeds", n=50)).seeds > 2  # by their deviation
     order = above(seeds(3, 0.1, 0.2), 0.0)
     assert order.word == "underpowered" and order.p > 0.05
     assert above(seeds(order.seeds, 0.1, 0.2), 0.0).word == "match"
@@ -149,7 +153,7 @@ def test_how_many_seeds_would_decide():
             sides = seeds(n, left, 0.03), seeds(n, right, 0.03)
             assert equal(*sides, tolerance=0.02).word == expected
     near = seeds(3, 0.51, 0.02)
-    expected = verdict(near, told(0.5)).seeds
+    expected = verdict(near, stated(0.5)).seeds
     assert equal(0.5, near, tolerance=0.025).seeds == expected
     assert equal(near, 0.5, tolerance=0.025).seeds == expected
     # Of two sides it counts the seeds of the one with fewer.
@@ -163,15 +167,17 @@ def test_a_difference_of_the_tolerance_seldom_matches():
     """Difference and half-width within it, each alone, let 49 % and 8 % of such studies pass."""
     rng = np.random.default_rng(0)
     for true, most in ((1.0, 0.03), (1.25, 0.005)):
-        words = [verdict(rng.normal(1 + 0.05 * true, 0.02, 5), told(1.0)).word for _ in range(2000)]
+        words = [
+            verdict(rng.normal(1 + 0.05 * true, 0.02, 5), stated(1.0)).word for _ in range(2000)
+        ]
         assert words.count("match") / 2000 <= most
-    words = [verdict(rng.normal(1 + 0.05, 0.02, 5), told(1.0)).word for _ in range(2000)]
+    words = [verdict(rng.normal(1 + 0.05, 0.02, 5), stated(1.0)).word for _ in range(2000)]
     assert words.count("no match") / 2000 <= 0.035
 
 
 def test_an_entry_of_results_is_judged_alike():
     """What the number states travels with it into results.json."""
-    published = told(2e-4, 1e-5, n=5, spread="seeds", factor=2.0)
+    published = stated(2e-4, 1e-5, n=5, spread="seeds", factor=2.0)
     values = [3e-4, 3.1e-4, 2.9e-4]
     entry = summary(values, (0, 1, 2), published)
     assert of_entry(entry) == verdict(values, published)

@@ -5,7 +5,10 @@ with another learning rate or another momentum. AdamW becomes unstable where the
 of the preconditioned Hessian exceeds `jumps.limit_of_stability(b1)` / rate, and that eigenvalue
 stays near the limit for epochs before a jump. So, if the limit causes the jumps, a higher limit
 prevents them and a lower one makes the loss of every seed jump whose eigenvalue is beyond it.
-Momentum changes the limit alone: its steps are as large as before.
+
+Neither change moves the limit alone. The rate scales every step. Momentum leaves the steps along a
+constant gradient as they are, but averages noise: the part of a step that is independent noise
+shrinks by a factor 0.70 at b1 0.95 and grows by 1.45 at 0.8.
 """
 
 import collections
@@ -53,18 +56,18 @@ class Start(NamedTuple):
 
     seed_index: int
     epoch: int
-    jumps: bool  # whether the seed's loss jumps LEAD epochs later; else it never jumps
+    jumps: bool  # whether the loss jumps LEAD epochs later; else no epoch after LEAD jumps
     least: float  # least mean loss of an epoch before
     state: Any  # of all replicas, on the host
 
 
 def starts(config, n_epochs: int, data) -> list[Start]:
-    """Trains all seeds: a start for each, LEAD epochs before its first jump.
+    """Trains all seeds: a start for each, LEAD epochs before its first jump after epoch LEAD.
 
-    A seed without a jump starts in the middle of the training.
+    A seed without such a jump starts in the middle of the training.
     """
     recent = collections.deque(maxlen=LEAD + 1)  # (least before an epoch [R], state before it)
-    least, found, middle = np.inf, {}, None
+    least, before_jumps, middle = np.inf, {}, None
     trained = jumps.epochs(config, jumps.IMPLEMENTATIONS["kernels"], n_epochs, data, keep=True)
     for epoch, (state, losses) in enumerate(trained):
         means = losses.mean(axis=0)
@@ -73,13 +76,14 @@ def starts(config, n_epochs: int, data) -> list[Start]:
             middle = recent[-1]
         if epoch > LEAD:  # an earlier jump has no start with an epoch before it
             for seed in np.flatnonzero(means / least - 1 > jumps.JUMP):
-                found.setdefault(int(seed), (epoch - LEAD, True, *recent[0]))
+                before_jumps.setdefault(int(seed), (epoch - LEAD, True, *recent[0]))
         least = np.fmin(least, means)
-    found = {seed: found.get(seed, (n_epochs // 2, False, *middle)) for seed in range(len(least))}
-    return [
-        Start(seed, epoch, is_jump, float(before[seed]), state)
-        for seed, (epoch, is_jump, before, state) in found.items()
-    ]
+    by_seed = []
+    for seed in range(len(least)):
+        otherwise = (n_epochs // 2, False, *middle)
+        epoch, is_jump, least_before, state = before_jumps.get(seed, otherwise)
+        by_seed.append(Start(seed, epoch, is_jump, float(least_before[seed]), state))
+    return by_seed
 
 
 def share_of_limit(config, start: Start, sharpness) -> float:
