@@ -12,6 +12,7 @@ import scipy.stats
 from cgjax import plots
 from cgjax.analysis import stats
 from cgjax.experiments.sprites import jumps, unsupervised
+from cgjax.experiments.sprites.interventions import INTERVENTIONS, LEAD
 from cgjax.published import PUBLISHED
 from cgjax.published.results import by_row
 
@@ -206,6 +207,31 @@ def seed_1_earlier(record: list[dict], studies: dict) -> str:
     return ", ".join(f"{run['r2_all'][0]:.3f}" for run in runs if wanted.items() <= run.items())
 
 
+def interventions_summary(record: list[dict], studies: dict) -> str:
+    """What AdamW does at another distance from its limit of stability, by the relative limit."""
+    study = studies["optimiser"]["interventions"]
+    n, n_jumping = len(study["starts"]), sum(start["jumps"] for start in study["starts"])
+    settings = {"as before": "", "no jump": "at twice the limit ", "jump": "at half the limit "}
+    by_setting = {setting: {} for setting in settings.values()}
+    for name, rises in study["largest_rise"].items():
+        by_setting[settings[INTERVENTIONS[name].prediction]][name] = np.array(rises)
+    outcomes = []
+    for setting, changes in by_setting.items():
+        counts = [
+            f"{np.sum(rises > jumps.JUMP)} of {n} "
+            + ("as published" if name == "none" else f"with {name}")
+            for name, rises in changes.items()
+        ]
+        largest = np.concatenate([100 * rises[rises > jumps.JUMP] for rises in changes.values()])
+        sizes = f" (by {largest.min():.0f} to {largest.max():,.0f} %)" if largest.size else ""
+        outcomes.append(f"{setting}{' and '.join(counts)}{sizes}")
+    return (
+        f"{n} seeds train {LEAD + 1} epochs with another rate or momentum b1. {n_jumping} start "
+        f"{LEAD} epoch before their first jump, the others, which have none after epoch {LEAD + 1},"
+        f" at epoch {study['epochs'] // 2}. The loss then jumps in: {'; '.join(outcomes)}"
+    )
+
+
 def gradients(name: str):
     """A field: the largest of a difference between gradients, over the arrays of parameters."""
     return lambda record, studies: format(
@@ -283,6 +309,7 @@ TABLES = {
     "rate_at_paper": rate_at_paper,
     "narrow": narrow,
     "seed_1_earlier": seed_1_earlier,
+    "interventions": interventions_summary,
     "gradients median": gradients("median"),
     "gradients largest": gradients("largest"),
 }

@@ -19,7 +19,28 @@ def test_predictions_follow_from_the_limit():
     np.testing.assert_allclose(limits, [38, 78, 18])
     assert Intervention(rate=0.5).limit == pytest.approx(2)
     predicted = [change.prediction for change in INTERVENTIONS.values()]
-    assert predicted == ["as before", "no jump", "no jump", "jump", "jump"]
+    assert predicted == [
+        "as before",
+        "no jump",
+        "no jump",
+        "jump",
+        "jump",
+        "as before",
+        "as before",
+    ]
+
+
+def test_only_the_batch_changes_the_noise_and_not_the_limit():
+    """Noise: that of an average of gradients with weights (1 - b1) b1^k, times the rate."""
+    weights = {b1: (1 - b1) * b1 ** np.arange(500) for b1 in (0.9, 0.95, 0.8)}
+    spread = {b1: np.sqrt(np.sum(values**2)) for b1, values in weights.items()}
+    noise = {name: change.noise for name, change in INTERVENTIONS.items()}
+    assert noise["b1 0.95"] == pytest.approx(spread[0.95] / spread[0.9])
+    assert noise["b1 0.8"] == pytest.approx(spread[0.8] / spread[0.9])
+    assert (noise["half the rate"], noise["twice the rate"]) == (0.5, 2.0)
+    assert (noise["4 x the batch"], noise["1/4 of the batch"]) == (0.5, 2.0)
+    alone = [name for name, c in INTERVENTIONS.items() if c.limit == 1 and c.noise != 1]
+    assert alone == ["4 x the batch", "1/4 of the batch"]
 
 
 def test_starts_lie_an_epoch_before_the_first_jump(monkeypatch):
@@ -49,7 +70,7 @@ def test_rises_are_of_the_changed_rate_and_momentum(monkeypatch):
     compiled = []
 
     def compile_program(config, how, length, data):
-        compiled.append(how.b1)
+        compiled.append((how.b1, config.data.batch))
 
         def call(state, epoch):
             scale = state.lr_scale * 2.0 ** (epoch - 3) * (np.inf if how.b1 == 0.95 else 1.0)
@@ -62,14 +83,15 @@ def test_rises_are_of_the_changed_rate_and_momentum(monkeypatch):
     state = State(np.zeros(2), np.array([1.0, 3.0], np.float32))
     begun = [Start(0, 3, True, 4.0, state), Start(1, 3, False, 4.0, state)]
     found = interventions.rises(config, begun, None)
-    assert compiled == [0.9, 0.95, 0.8]
+    assert compiled == [(0.9, 512), (0.95, 512), (0.8, 512), (0.9, 2048), (0.9, 128)]
+    assert config.data.batch == 512
     np.testing.assert_allclose(found["none"], [1.0, 1.0])  # 1, 2 after 4; 3, 6 after 4
     np.testing.assert_allclose(found["twice the rate"], [1.0, 2.0])  # 2, 4; 6, 12 after 4
     np.testing.assert_allclose(found["half the rate"], [1.0, 1.0])
     assert np.isinf(found["b1 0.95"]).all()
     rows = interventions.table_rows(begun, found | {"half the rate": np.zeros(2)})
-    assert rows[0][3:] == ("1 of 1", "1 of 1", "100, 100")
-    assert rows[1][1:] == ("2.00", "no jump", "0 of 1", "0 of 1", "0, 0")
+    assert rows[0][4:] == ("1 of 1", "1 of 1", "100, 100")
+    assert rows[1][1:] == ("2.00", "0.50", "no jump", "0 of 1", "0 of 1", "0, 0")
 
 
 @pytest.mark.slow
