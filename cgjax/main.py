@@ -46,7 +46,7 @@ def main(argv=None):
     # JAX takes a second to import: a list, a help text and most errors do not need it.
     from cgjax import run
 
-    run.start(config, experiments.family(config.family), flags)
+    run.start(config, flags)
 
 
 class RunParser(Parser):

@@ -1,5 +1,6 @@
 """One experiment in its workdir: trains what is missing, draws, writes and prints the results."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -31,11 +32,15 @@ from cgjax.data import sources
 from cgjax.published.results import is_entry, print_table, read_results, write_results
 
 
-def start(config, family, flags) -> None:
+def start(config, flags) -> None:
     """Checks the devices and the config; then prints the plan (--dry_run) or runs it."""
     # Hosts must be joined before JAX initialises its devices.
     with hosts.joined(None if flags.dry_run else hosts.find(flags)):
-        parallel.require_devices()
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            # A GPU takes a second or two, and so do the imports of a family.
+            devices = pool.submit(parallel.require_devices)
+            family = experiments.family(config.family)
+            devices.result()
         experiments.check(family, config)
         workdir = flags.workdir or default_workdir(config)
         use_compilation_cache()

@@ -416,13 +416,20 @@ def test_a_full_disk_is_one_line(name, copy, capsys):
     one_line(capsys, "No space left on device", "cannot write")
 
 
-def test_without_a_device_there_is_one_line(here, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "error, text",
+    [
+        (RuntimeError("Unable to initialize backend 'cuda'\nand more"), "backend 'cuda'"),
+        (AssertionError(), "names none that this machine has"),  # JAX_PLATFORMS=cuda, no GPU
+    ],
+)
+def test_without_a_device_there_is_one_line(error, text, here, monkeypatch, capsys):
     def none():
-        raise RuntimeError("Unable to initialize backend 'cuda'\nand more")
+        raise error
 
     monkeypatch.setattr(jax, "devices", none)
     assert command("nothing") == 2
-    one_line(capsys, "no device: Unable to initialize backend 'cuda'")
+    one_line(capsys, "no device: ", text)
     assert not (here / "nothing").exists()
 
 

@@ -103,6 +103,11 @@ def require_devices() -> None:
         jax.devices()
     except RuntimeError as error:
         raise BadInput(f"no device: {first_line(error)}") from None
+    except AssertionError:  # what JAX raises for "cuda" on a machine without an NVIDIA GPU
+        raise BadInput(
+            f"no device: JAX_PLATFORMS={jax.config.jax_platforms} names none that this machine "
+            "has: unset it, or set JAX_PLATFORMS=cpu"
+        ) from None
     warn_of_unused_gpu()
 
 
