@@ -2,11 +2,13 @@
 python -m cgjax.reproduce --list                        how the claims of each family stand
 python -m cgjax.reproduce --list FAMILY|WORD ...        claims, each with its verdict
 python -m cgjax.reproduce --plan [FAMILY ...]           the runs that would decide the open claims
-python -m cgjax.reproduce --plan [FAMILY ...] --run --minutes=25
+python -m cgjax.reproduce --plan [FAMILY ...] --run --minutes=25 [--at_once=2]
                                                         works the plan off within 25 minutes and
                                                         records the runs; again: resumes"""
 
 import argparse
+import concurrent.futures
+import contextlib
 import difflib
 import math
 import os
@@ -48,6 +50,9 @@ def main(argv=None):
     parser.add_argument("--plan", nargs="*", metavar="FAMILY", help="runs for open claims")
     parser.add_argument("--run", action="store_true", help="run its rows, recorded or not")
     parser.add_argument("--minutes", type=minutes, help="with --plan --run: the time for all runs")
+    parser.add_argument(
+        "--at_once", type=count, metavar="N", help="with --plan --run: runs that share the device"
+    )
     parser.add_argument("--device", help='with --plan: times on this device, "1x NVIDIA H200"')
     parser.add_argument(
         "--record",
@@ -69,12 +74,12 @@ def main(argv=None):
         device = flags.device or devices()
         plan = plans.plan(flags.plan, flags.record, device)
         if flags.run:
-            work_off(plan, flags.minutes, flags.record)
+            work_off(plan, flags.minutes, flags.record, flags.at_once or 1)
         else:
             print_plan(plan, device)
         return
-    if flags.minutes or flags.device or flags.record != report.RECORD:
-        raise BadInput("--minutes, --device and --record are for --plan")
+    if flags.minutes or flags.at_once or flags.device or flags.record != report.RECORD:
+        raise BadInput("--minutes, --at_once, --device and --record are for --plan")
     if not flags.claim:
         raise BadInput("no claim is named: --list <family> prints the names of its claims")
     claim = find(flags.claim)
@@ -97,6 +102,13 @@ def minutes(text: str) -> float:
     return number
 
 
+def count(text: str) -> int:
+    """A number of runs from the command line."""
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_AT_ONCE:
+        raise BadInput(f"--at_once={text}: give a number of runs from 1 to {MOST_AT_ONCE}")
+    return int(text)
+
+
 def check_plan(flags) -> None:
     """Raises BadInput for flags that contradict --plan, and for unknown families."""
     if flags.claim or flags.size:
@@ -105,6 +117,8 @@ def check_plan(flags) -> None:
         )
     if flags.run != bool(flags.minutes):
         raise BadInput("--plan --run needs --minutes=N, and --minutes needs --run")
+    if flags.at_once and not flags.run:
+        raise BadInput("--at_once is for --plan --run: the plan's times are those of single runs")
     if flags.run and flags.device:
         raise BadInput("--plan --run runs on this machine: leave --device out")
     for name in flags.plan:
@@ -159,53 +173,100 @@ def run(claim: Claim, size: str) -> standings.Standing:
 COMMAND = (sys.executable, "-m", "cgjax.main")
 LEAST_S = 10.0  # a run is not started for less time than this
 GRACE_S = 120.0  # a stopped run saves within this time, or is killed
+MOST_AT_ONCE = 64
 
 
-def work_off(plan: plans.Plan, budget: float, record: pathlib.Path) -> None:
+def work_off(plan: plans.Plan, budget: float, record: pathlib.Path, at_once: int = 1) -> None:
     """Runs what fits into the minutes, then begins the next run; records every finished run.
 
-    The end of the time stops a run as a signal does: it saves, and the same command resumes it.
+    at_once: runs that share the device. Small networks leave parts of a GPU idle, which other runs
+    then use; the output of each run is in a file beside its workdir. The end of the time stops all
+    runs as a signal does: they save, and the same command resumes them.
     """
     deadline, done, failed, decided = time.monotonic() + 60 * budget, set(), [], 0
-    waiting = list(plan.runs)
-    while (left := deadline - time.monotonic()) > LEAST_S:
-        # More seeds of a target join those of its earlier run.
-        ready = [run for run in waiting if not run.after or (run.target, run.after - 1) in done]
-        if not ready:
-            break
-        fitting = (run for run in ready if run.seconds is not None and run.seconds <= left)
-        run = next(fitting, ready[0])
-        waiting.remove(run)
-        say(f"{left / 60:.1f} minutes left; {described(run)}")
-        code = run_until(deadline, run.arguments(FOLDER))
-        if code is None:
-            say("the time is over: the run is saved, the same command resumes it")
-            break
-        if code:
-            failed.append((run, code))
-            continue
-        path = report.add(FOLDER / run.folder, record, run.target.label, replace=run.replaces)
-        done.add((run.target, run.after))
-        claims = [CLAIMS[name] for name in run.claims]
-        words = [standing.word for standing in standings.standings(record, claims)]
-        n_decided = sum(word in plans.DECIDED for word in words)
-        decided += n_decided
-        say(f"recorded {path.name}: {n_decided} of its {len(words)} open claims are decided")
+    waiting, running, is_over = list(plan.runs), {}, False
+
+    def begin(run, pool, stop):
+        left = deadline - time.monotonic()
+        log = FOLDER / f"{run.folder}.log" if at_once > 1 else None
+        say(f"{left / 60:.1f} minutes left; {described(run)}" + (f"; see {log}" if log else ""))
+        return pool.submit(run_until, deadline, run.arguments(FOLDER), stop, log)
+
+    with signals.patiently() as stop, concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        stop = signals.Either(stop, signals.Together())
+        try:
+            while True:
+                while len(running) < at_once and not (is_over or stop):
+                    run = next_run(waiting, done, deadline - time.monotonic(), at_once)
+                    if run is None:
+                        break
+                    waiting.remove(run)
+                    running[begin(run, pool, stop)] = run
+                if not running:
+                    break
+                for future in concurrent.futures.wait(running, return_when="FIRST_COMPLETED").done:
+                    run, code = running.pop(future), future.result()
+                    if code is None:
+                        is_over = True
+                        say(f"stopped and saved, the same command resumes it: {run.folder}")
+                    elif code:
+                        failed.append((run, code))
+                    else:
+                        done.add((run.target, run.after))
+                        decided += recorded_run(run, record)
+        except BaseException as error:
+            stop.together.fail(error)  # the other runs save and stop
+            raise
     say(f"runs recorded: {len(done)}, claims decided: {decided}, runs left: {len(waiting)}")
     if failed:
         names = ", ".join(run.folder for run, _ in failed)
-        error = RunError(f"failed runs: {names}; their messages are above")
+        place = "above" if at_once == 1 else f"in {FOLDER}/<run>.log"
+        error = RunError(f"failed runs: {names}; their messages are {place}")
         error.exit_code = failed[0][1]
         raise error
 
 
-def run_until(deadline: float, arguments: list[str]) -> int | None:
-    """The exit code of a run; None if the deadline stopped it. A signal raises Preempted.
+def next_run(waiting: list, done: set, left: float, at_once: int) -> plans.Run | None:
+    """The first run that fits into the seconds left, else the first of all; None if none can begin.
 
-    The run has its own process, so that it frees its devices, and a crash ends it alone.
+    Runs at once take up to `at_once` times as long.
     """
-    process, stopped = subprocess.Popen([*COMMAND, *arguments], process_group=0), math.inf
-    with signals.patiently() as stop:
+    # More seeds of a target join those of its earlier run.
+    ready = [run for run in waiting if not run.after or (run.target, run.after - 1) in done]
+    if not ready or left <= LEAST_S:
+        return None
+    fitting = (run for run in ready if run.seconds is not None and at_once * run.seconds <= left)
+    return next(fitting, ready[0])
+
+
+def recorded_run(run: plans.Run, record: pathlib.Path) -> int:
+    """Adds a finished run to the record: how many of its claims are decided by it."""
+    path = report.add(FOLDER / run.folder, record, run.target.label, replace=run.replaces)
+    claims = [CLAIMS[name] for name in run.claims]
+    words = [standing.word for standing in standings.standings(record, claims)]
+    n_decided = sum(word in plans.DECIDED for word in words)
+    say(f"recorded {path.name}: {n_decided} of its {len(words)} open claims are decided")
+    return n_decided
+
+
+def run_until(
+    deadline: float, arguments: list[str], stop=False, log: pathlib.Path | None = None
+) -> int | None:
+    """The exit code of a run; None if the deadline stopped it, or `stop`, which becomes true.
+
+    The run has its own process, so that it frees its devices, and a crash ends it alone. log: the
+    file that its output is added to, if it shares the device.
+    """
+    with contextlib.ExitStack() as stack:
+        options = {}
+        if log:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            output = stack.enter_context(open(log, "ab"))
+            # By default the first program takes three quarters of a GPU's memory.
+            env = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"} | os.environ
+            options = {"stdout": output, "stderr": subprocess.STDOUT, "env": env}
+        process = subprocess.Popen([*COMMAND, *arguments], process_group=0, **options)
+        stopped = math.inf
         while process.poll() is None:
             now = time.monotonic()
             if (now > deadline or stop) and stopped == math.inf:

@@ -439,7 +439,8 @@ def _is_same_program(old, new) -> bool:
     )
     fixed = [key for key in after if key.startswith(("model.", "optim."))]
     same = before.keys() == after.keys() and all(before[key] == after[key] for key in fixed)
-    return same and old.data.get("batch") == new.data.get("batch")
+    batches = [config.get("data", {}).get("batch") for config in (old, new)]
+    return same and batches[0] == batches[1]
 
 
 def _work_ratio(old, new) -> float | None:

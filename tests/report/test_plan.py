@@ -13,6 +13,7 @@ from front_door import finish
 
 from cgjax import config as configs
 from cgjax import report, reproduce
+from cgjax.core import signals
 from cgjax.core.errors import Preempted
 from cgjax.published.claims import CLAIMS
 from cgjax.published.results import summary
@@ -176,7 +177,7 @@ def runner(monkeypatch, tmp_path):
     """In the place of a run's process: writes what the run would; `mode` says how it ends."""
     calls, mode = [], {}
 
-    def run_until(deadline, argv):
+    def run_until(deadline, argv, stop, log):
         calls.append(argv)
         flags = dict(word.partition("=")[::2] for word in argv)
         changes = {key[9:]: value for key, value in flags.items() if key.startswith("--config.")}
@@ -197,10 +198,9 @@ def runner(monkeypatch, tmp_path):
     return calls, mode
 
 
-def work_off(record, minutes="1"):
-    return reproduce.main(
-        ["--plan", "vectors", "--run", f"--minutes={minutes}", f"--record={record}"]
-    )
+def work_off(record, minutes="1", at_once=1):
+    flags = [f"--minutes={minutes}", f"--record={record}", f"--at_once={at_once}"]
+    return reproduce.main(["--plan", "vectors", "--run", *flags])
 
 
 def test_a_plan_is_worked_off_and_recorded(runner, record, capsys):
@@ -220,7 +220,7 @@ def test_a_run_that_the_time_stops_is_resumed_by_the_same_command(runner, record
     calls, mode = runner
     mode["mlp_random"] = None
     assert work_off(record) == 0
-    assert "the time is over" in capsys.readouterr().out
+    assert "stopped and saved, the same command resumes it" in capsys.readouterr().out
     assert len(report.entries("vectors", record)) == 2 and len(calls) == 1
     del mode["mlp_random"]
     assert work_off(record) == 0
@@ -233,6 +233,63 @@ def test_a_run_that_fails_does_not_stop_the_others(runner, record, capsys):
     printed = capsys.readouterr()
     assert "failed runs: vectors/mlp_random-paper" in printed.err
     assert "runs recorded: 1, claims decided: 1" in printed.out
+
+
+def test_runs_at_once_share_the_device_and_are_recorded(runner, record, monkeypatch, capsys):
+    """Each waits for the other to begin."""
+    alone, both = reproduce.run_until, threading.Barrier(2, timeout=30)
+
+    def run_until(deadline, argv, stop, log):
+        assert log.is_relative_to(reproduce.FOLDER)
+        both.wait()
+        return alone(deadline, argv, stop, log)
+
+    monkeypatch.setattr(reproduce, "run_until", run_until)
+    assert work_off(record, at_once=2) == 0
+    assert "runs recorded: 2, claims decided: 2, runs left: 0" in capsys.readouterr().out
+
+
+def test_a_run_that_cannot_be_recorded_stops_the_others(runner, record, monkeypatch, capsys):
+    """The other run goes on until it is told to stop."""
+
+    def run_until(deadline, argv, stop, log):
+        if "mlp_random" in argv[0]:
+            return 0  # but there is nothing to record
+        while not stop and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return None if stop else 0
+
+    monkeypatch.setattr(reproduce, "run_until", run_until)
+    started = time.monotonic()
+    assert work_off(record, at_once=2) == 2
+    assert time.monotonic() - started < 30
+    assert "holds no finished run" in capsys.readouterr().err
+
+
+def test_runs_at_once_take_longer_and_more_seeds_wait_for_the_first():
+    target = plans.Target("vectors", "mlp_random", "paper", "")
+    first, more, short = (
+        plans.Run(target._replace(label=label), (0,), (), 1.0, seconds, "", False, after)
+        for label, seconds, after in (("", 60.0, 0), ("", 1.0, 1), ("short", 20.0, 0))
+    )
+    waiting = [more, first, short]
+    assert reproduce.next_run(waiting, set(), 61.0, 1) == first
+    assert reproduce.next_run(waiting, set(), 61.0, 2) == short
+    assert reproduce.next_run(waiting, set(), 30.0, 2) == first  # nothing fits: it will be resumed
+    assert reproduce.next_run(waiting, {(target, 0)}, 61.0, 2) == more
+    assert reproduce.next_run(waiting, set(), 5.0, 1) is None
+    assert reproduce.next_run([more], set(), 61.0, 1) is None
+
+
+def test_a_run_beside_others_has_a_log_and_takes_memory_as_it_needs_it(monkeypatch, tmp_path):
+    script = "import os, sys; print(os.environ['XLA_PYTHON_CLIENT_PREALLOCATE'], sys.argv[1])"
+    monkeypatch.setattr(reproduce, "COMMAND", (sys.executable, "-c", script))
+    monkeypatch.delenv("XLA_PYTHON_CLIENT_PREALLOCATE", raising=False)
+    log, deadline = tmp_path / "vectors" / "row.log", time.monotonic() + 60
+    assert reproduce.run_until(deadline, ["first"], log=log) == 0
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "true")
+    assert reproduce.run_until(deadline, ["again"], log=log) == 0
+    assert log.read_text() == "false first\ntrue again\n"
 
 
 SLEEPER = """
@@ -272,8 +329,13 @@ def test_a_signal_stops_the_run_and_the_plan(monkeypatch):
     monkeypatch.setattr(reproduce, "COMMAND", (sys.executable, "-c", SLEEPER))
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()
-    with pytest.raises(Preempted):
-        reproduce.run_until(time.monotonic() + 60, [])
+    with pytest.raises(Preempted), signals.patiently() as stop:
+        assert reproduce.run_until(time.monotonic() + 60, [], stop) is None
+
+
+def test_a_row_without_data_is_planned(tmp_path):
+    (run,) = planned(tmp_path, [CLAIMS["kernels.partial_exposure_is_harder"]]).runs
+    assert run.target.flag == "kernels:partial,paper" and run.seeds == ()
 
 
 @pytest.mark.slow
@@ -307,6 +369,10 @@ def test_the_plan_is_printed_with_its_commands(record, monkeypatch, capsys):
         (["--plan", "--run", "--minutes=nan"], "--minutes=nan: give a number"),
         (["--plan", "--run", "--minutes=soon"], "--minutes=soon: give a number"),
         (["--plan", "--run", "--minutes=1", "--device=x"], "leave --device out"),
+        (["--plan", "--run", "--minutes=1", "--at_once=0"], "--at_once=0: give a number of runs"),
+        (["--plan", "--run", "--minutes=1", "--at_once=two"], "--at_once=two: give a number"),
+        (["--plan", "--at_once=2"], "--at_once is for --plan --run"),
+        (["kernels.leak.slope_p_1_s_0.30", "--at_once=2"], "are for --plan"),
         (["--plan", "kernel"], "(did you mean 'kernels'?)"),
         (["kernels.leak.slope_p_1_s_0.30", "--plan"], "not for one claim"),
         (["kernels.leak.slope_p_1_s_0.30", "--minutes=3"], "are for --plan"),
