@@ -267,6 +267,7 @@ def compiled(y2, yhat, y1):
     )
 
 
+@pytest.mark.slow
 def test_compiled_information_and_its_null():
     y1, y2 = labels("A", 2000)
     rng = np.random.default_rng(2)

@@ -188,7 +188,7 @@ def reached_by_a_sum(rows, n_a, n_b):
     return same & seen[:n_a, None] & seen[None, n_a:]
 
 
-@pytest.mark.parametrize("n_tables", [100, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_tables", [40, pytest.param(500, marks=pytest.mark.slow)])
 def test_sums_on_random_tables_are_decided_exactly(n_tables):
     """The incidence matrix of rows and levels decides in closed form: tables of 5 x 6."""
     rng = np.random.default_rng(0)
@@ -487,9 +487,9 @@ def attack(cases, rng):
 
 
 def test_no_positive_verdict_is_refuted_and_no_sufficient_support_refused():
-    refutations, refusals, n_positive = attack(5 * PAIRS, np.random.default_rng(0))
+    refutations, refusals, n_positive = attack(2 * PAIRS, np.random.default_rng(0))
     assert not refutations and not refusals
-    assert 50 < n_positive < 120
+    assert 20 < n_positive < 50
 
 
 @pytest.mark.slow

@@ -357,7 +357,9 @@ def nnx_model():
     return of_everything, everything, of_params, params
 
 
-@pytest.mark.parametrize("model", [linen_model, frozen_model, nnx_model])
+@pytest.mark.parametrize(
+    "model", [linen_model, pytest.param(frozen_model, marks=pytest.mark.slow), nnx_model]
+)
 def test_only_parameters_are_differentiated(model):
     """The kernel machine of f(variables, x) is that of f(params, x), whatever else there is."""
     f, variables, of_params, params = model()

@@ -186,7 +186,7 @@ def noisy():
     return kernel, labels, points[..., 1] + labels
 
 
-@pytest.mark.parametrize("c", [0.01, 1, 100])
+@pytest.mark.parametrize("c", [pytest.param(0.01, marks=pytest.mark.slow), 1, 100])
 def test_scikit_learn_finds_the_same_machines(noisy, c):
     """With c = 0.01 all support vectors are at the bound, and the bias is the middle of a range."""
     svm = pytest.importorskip("sklearn.svm")
@@ -413,6 +413,7 @@ def test_independent_machines_in_one_program_return():
 # --- batches and derivatives ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_vmap_is_a_leading_axis(noisy):
     kernel, labels, _ = noisy
     expected = machines.svc(kernel, labels, kernel[:, :5], 10.0)

@@ -25,6 +25,7 @@ def margins():
     return theory.margins(KAPPAS, TASK)
 
 
+@pytest.mark.slow
 def test_one_call_solves_every_task_with_every_machine(margins):
     """The shorter training set is masked; kernels in two chunks."""
     with jax.enable_x64(True):
@@ -40,7 +41,7 @@ def test_scikit_learn_s_loop_solves_the_same_problems(margins):
     np.testing.assert_allclose(kernels.svc_loop(KAPPAS, TASK), margins["svm"], atol=5e-3)
 
 
-@pytest.mark.parametrize("form", ["full", "mean_trace"])
+@pytest.mark.parametrize("form", [pytest.param("full", marks=pytest.mark.slow), "mean_trace"])
 def test_all_forms_give_one_kernel(form):
     case = ntk.Case(ntk.mlp(5, 4, 3, 2), 3, form)
     f, params, x = case.network(case.n)
@@ -54,6 +55,7 @@ def test_all_forms_give_one_kernel(form):
         assert "HIGHEST" in text and "DEFAULT" not in text
 
 
+@pytest.mark.slow
 def test_a_process_answers_until_it_is_left_alone():
     """What the workers of a case report, and what becomes of one that dies."""
     name = "MLP 8-7-7-2, n 64"

@@ -41,7 +41,11 @@ def value_and_grads(form, x, kernel):
 
 @pytest.mark.parametrize(
     "size, stride, padding, c, out, tuning",
-    [(3, 2, 1, 32, 16, SMALL), (5, 1, 0, 3, 32, SMALL), (3, 1, 1, 3, 16, TOGETHER)],
+    [
+        (3, 2, 1, 32, 16, SMALL),
+        pytest.param(5, 1, 0, 3, 32, SMALL, marks=pytest.mark.slow),
+        (3, 1, 1, 3, 16, TOGETHER),
+    ],
 )
 def test_two_networks_at_once(size, stride, padding, c, out, tuning):
     x, kernel = example(size, c, out)
@@ -79,7 +83,9 @@ def test_what_the_kernels_take(monkeypatch):
         assert conv_kernel.supports(16, 16) == norm_kernel.supports((1, 8, 8, 16)) == (n == 1)
 
 
-@pytest.mark.parametrize("on_gpu, features", [(False, 16), (True, 24)])
+@pytest.mark.parametrize(
+    "on_gpu, features", [pytest.param(False, 16, marks=pytest.mark.slow), (True, 24)]
+)
 def test_other_convolutions_are_the_compiler_s(monkeypatch, on_gpu, features):
     """Where the kernels cannot run at all, and of what they do not take: with all derivatives."""
     monkeypatch.setattr(parallel, "on_one_nvidia", lambda: on_gpu)

@@ -98,7 +98,10 @@ def test_parameter_counts(module, d_in, n):
     assert tree.size(variables["params"]) == n
 
 
-@pytest.mark.parametrize("module", [UpsampleMLP(form="reordered"), DeconvMLP()])
+@pytest.mark.parametrize(
+    "module",
+    [UpsampleMLP(form="reordered"), pytest.param(DeconvMLP(), marks=pytest.mark.slow)],
+)
 def test_initialisation_fills_its_bounds(module):
     params = jax.jit(module.init)(jax.random.key(1), jnp.zeros((1, 5)))["params"]
     for name, layer in params.items():

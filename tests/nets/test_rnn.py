@@ -142,6 +142,7 @@ def test_initial_values():
     assert 0.03 < np.abs(words).max() <= 0.05
 
 
+@pytest.mark.slow
 def test_replicas_factorise_their_first_weights_one_after_the_other():
     """On a CPU, a batch of factorisations in the programs of several devices does not end."""
 

@@ -132,6 +132,7 @@ def value_and_grads(stack, x, convs):
     return images, grads
 
 
+@pytest.mark.slow
 def test_eight_devices_run_the_kernels_on_their_own_rows_and_agree_with_plain_form(monkeypatch):
     monkeypatch.setattr(upsample_kernel, "upsample_stack", kernels)
     # Three stages: an inner stage that the last kernel follows, and one that it does not.
@@ -170,6 +171,7 @@ def test_kernels_are_chosen_where_each_gpu_has_rows(monkeypatch, capsys):
         assert decoders.choose_form(module, 6) == "pallas"
 
 
+@pytest.mark.slow
 def test_kernels_in_bfloat16_and_four_channels(monkeypatch):
     # XLA's CPU backend refuses one of the bfloat16 products; widening its operands is exact.
     dot = upsample_bodies._dot

@@ -37,6 +37,7 @@ def plain(x, convs, rows, images, weights):
     return jnp.sum(weights * jnp.sum(each(list(drawn), rows, images, columns), (1, 2)))
 
 
+@pytest.mark.slow
 def test_devices_with_images_of_their_own_agree_with_drawn_images(monkeypatch):
     monkeypatch.setattr(upsample_loss, "_launch", lambda: (SMALL, True))
     rng = np.random.default_rng(0)

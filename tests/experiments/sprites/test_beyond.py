@@ -83,6 +83,7 @@ def test_two_slots_have_the_published_planes():
     assert options.orthogonal_planes(2) == sets.SUPPORTS["orthogonal"]["planes"]
 
 
+@pytest.mark.slow
 def test_planes_for_three_slots_are_sufficient():
     settings, key = data("slots_3"), jax.random.key(0)
     assert sets.sample(settings, key, 50).shape == (50, 15) and len(settings.planes) == 5

@@ -265,7 +265,9 @@ def test_shapes_are_those_of_the_sets(row):
     assert shapes == made
 
 
-@pytest.mark.parametrize("failing", ["compositional", "monolithic"])
+@pytest.mark.parametrize(
+    "failing", ["compositional", pytest.param("monolithic", marks=pytest.mark.slow)]
+)
 def test_a_model_that_fails_ends_the_training_beside_it(failing, tmp_path, monkeypatch):
     """Two models of a run train side by side on a CPU; the first is in the main thread."""
     ended = []
@@ -291,8 +293,15 @@ def test_a_model_that_fails_ends_the_training_beside_it(failing, tmp_path, monke
     assert ended == [True]
 
 
-@pytest.mark.parametrize("first", ["compositional", "monolithic"])
-@pytest.mark.parametrize("backend", ["cpu", "gpu"])  # side by side, and one after the other
+@pytest.mark.parametrize(
+    "backend, first",  # side by side, and one after the other
+    [
+        ("cpu", "compositional"),
+        ("gpu", "monolithic"),
+        pytest.param("cpu", "monolithic", marks=pytest.mark.slow),
+        pytest.param("gpu", "compositional", marks=pytest.mark.slow),
+    ],
+)
 def test_a_model_beside_one_that_diverges_goes_on(backend, first, tmp_path, monkeypatch):
     """The next start would diverge at the same step, so that the other model would never end."""
     ended = []

@@ -90,6 +90,7 @@ def searched(modular, tmp_path_factory):
     return config, task, base_models, replicas, whole
 
 
+@pytest.mark.slow
 def test_a_search_is_the_same_alone_and_beside_others(searched, tmp_path):
     """Bases and targets are numbers of one program."""
     config, task, base_models, replicas, every = searched
@@ -222,6 +223,7 @@ def test_random_weights_take_the_configurations_of_trained_ones(modular, monkeyp
         study.check(configs.some_parts(config, "random_weights"))
 
 
+@pytest.mark.slow
 def test_a_program_traced_before_its_bases_exist_is_that_of_the_masks(monkeypatch, tmp_path):
     config = part("controls", "template")
     task, seeds = stages.task_of(config), np.array(config.train.seeds)
@@ -450,6 +452,7 @@ def test_the_readme_masks_linen_and_nnx(tmp_path, monkeypatch):
         assert jax.tree.structure(back) == jax.tree.structure(known["found"].masks)
 
 
+@pytest.mark.slow
 def test_an_interrupted_search_goes_on_to_the_same_masks(searched, tmp_path, monkeypatch):
     config, task, base_models, replicas, whole = searched
     save = checkpoint.Checkpoints.save

@@ -44,7 +44,10 @@ def trained(tmp_path_factory):
 # --- the table of verdicts ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["orthogonal", "orthogonal_star", "orthogonal_gap"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("orthogonal", "orthogonal_star")]
+
+
+@pytest.mark.parametrize("name", [*SLOW, "orthogonal_gap"])
 def test_cells_of_plane_supports(name):
     settings = configs.load("configs/support.py:table", {"data.n_values": "24"})
     data = audits.support_data(settings, **sets.SUPPORTS[name])
@@ -64,6 +67,7 @@ def test_cells_of_plane_supports(name):
             np.testing.assert_array_equal(audit.n_failing, 40)
 
 
+@pytest.mark.slow
 def test_failing_pixels_are_those_that_every_partner_covers():
     """Counted without a Jacobian: behind hard occlusion, a pixel that is always covered."""
     settings = configs.load("configs/support.py:table", {"data.n_values": "12"})
