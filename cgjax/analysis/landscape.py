@@ -21,7 +21,7 @@ from cgjax.core import tree
 def distance(a, b) -> jax.Array:
     """Euclidean distance between two trees of parameters."""
     _pair(a, b)
-    return tree.norm(jax.tree.map(lambda x, y: x - y, a, b))
+    return tree.scaled_norm(jax.tree.map(lambda x, y: x - y, a, b))
 
 
 class Barrier(NamedTuple):
@@ -110,13 +110,16 @@ def cancellation(updates: Sequence) -> Cancellation:
         raise ValueError(f"updates must be two trees or more, got {len(updates)}")
     for update in updates[1:]:
         _pair(updates[0], update, ("updates", "updates"))
-    rows = jnp.stack(
-        [jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(u)]) for u in updates]
-    )
+    rows = jnp.stack([tree.joined(update) for update in updates])
+    # The ratio has one unit, the cosines have one for each row.
+    units = jnp.stack([tree.magnitude(row) for row in rows])
+    unit, rows = jnp.max(units), rows / units[:, None]
     norms = jnp.sqrt(jnp.sum(rows**2, axis=1))
-    total = jnp.sqrt(jnp.sum(jnp.sum(rows, axis=0) ** 2))
+    shares = units / unit
+    total = jnp.sqrt(jnp.sum(jnp.sum(rows * shares[:, None], axis=0) ** 2))
     products = jnp.matmul(rows, rows.T, precision="highest")
-    return Cancellation(total / jnp.sum(norms), products / (norms[:, None] * norms[None]))
+    cosines = products / (norms[:, None] * norms[None])
+    return Cancellation(total / jnp.sum(norms * shares), cosines)
 
 
 def _pair(a, b, names=("a", "b")):

@@ -10,6 +10,7 @@ import pytest
 from torch_nets import quick_key
 
 from cgjax.analysis import dependence, landscape
+from cgjax.core import tree
 
 A, B = {"w": jnp.array([1.0, 0.0])}, {"w": jnp.array([-1.0, 0.0])}
 
@@ -63,6 +64,24 @@ def test_cancellation():
     found = landscape.cancellation([A, zero])
     assert found.ratio == 1 and np.isnan(found.cosines[0, 1]) and found.cosines[0, 0] == 1
     assert np.isnan(landscape.cancellation([zero, zero]).ratio)
+
+
+def test_units_of_parameters_do_not_matter_in_float32():
+    """Their squares leave its range; elsewhere distances keep the bits of `tree.norm`."""
+
+    @jax.jit
+    def found(a, b, c):
+        return landscape.distance(a, b), landscape.cancellation([a, b, c])
+
+    half = 2**-0.5
+    for unit in np.float32([1, 1e-30, 1e-37, 1e30, 1e38]):
+        a, b, c = ({"w": row} for row in np.float32([[unit, unit], [-unit, unit], [1e-30, 0]]))
+        length, (ratio, cosines) = found(a, b, c)
+        assert length == 2 * unit
+        assert unit < 1e-29 or ratio == pytest.approx(2**-0.5)
+        expected = [[1, 0, half], [0, 1, -half], [half, -half, 1]]
+        np.testing.assert_allclose(cosines, expected, atol=1e-6)
+    assert tree.scaled_norm(X) == tree.norm(X)
 
 
 # --- the tangent kernel ---------------------------------------------------------------------------
