@@ -1,4 +1,4 @@
-"""How many combinations must be seen for composition, and which? Our own study of four tasks.
+"""Coverage: how many combinations must be seen for composition, and which? A study of four tasks.
 
     python -m cgjax.main --config=configs/coverage.py                three tasks
     python -m cgjax.main --config=configs/coverage.py:<task>[,fast]  one task, two architectures

@@ -1,4 +1,4 @@
-"""Which theory predicts what composes? A benchmark of predictors on models of all five papers.
+"""Predict: which theory predicts what composes? A benchmark on models of all five papers.
 
     python -m cgjax.main --config=configs/predict.py             a dozen pairs of a model and a task
     python -m cgjax.main --config=configs/predict.py:demo,paper  all pairs, three seeds each

@@ -228,6 +228,46 @@ def test_of_a_run_with_thousands_of_numbers_some_are_recorded(tmp_path):
         report.add(tmp_path, record=tmp_path / "record", only="(")
 
 
+@pytest.mark.parametrize(
+    "second, problem",
+    (
+        ({}, "holds no finished run"),
+        ({"row": "orthogonal_rgba"}, "recorded with another config .optim.lr: 0.002 -> 0.001"),
+        ({"optim.lr": "2e-3"}, "different configs .optim.lr: 0.001 -> 0.002"),
+    ),
+)
+def test_no_run_is_recorded_if_another_of_the_command_is_refused(tmp_path, capsys, second, problem):
+    def finished(name, row="diagonal", **changes):
+        finish(tmp_path / name, configs.load(f"configs/sprites.py:{row},fast", changes), {})
+
+    record = tmp_path / "record"
+    finished("recorded", "orthogonal_rgba", **{"optim.lr": "2e-3"})
+    (recorded,) = [report.add(tmp_path / "recorded", record)]
+    before = recorded.read_bytes()
+    finished("a")
+    if second:
+        finished("b", **second)
+    flags = ["--add", str(tmp_path / "a"), str(tmp_path / "b"), f"--record={record}"]
+    assert main(flags) == 2
+    assert re.search(problem, capsys.readouterr().err)
+    assert [path.name for path in record.rglob("*.json")] == [recorded.name]
+    assert recorded.read_bytes() == before
+
+
+def test_runs_of_one_command_may_join_one_entry(tmp_path, capsys):
+    for seeds in ((0,), (2, 1)):
+        config = configs.load("configs/sprites.py:diagonal,fast")
+        config.train.seeds = seeds
+        metrics = {"r2_all": summary([0.9] * len(seeds), seeds, None)}
+        finish(tmp_path / str(seeds[0]), config, metrics)
+    record = tmp_path / "record"
+    assert main(["--add", str(tmp_path / "0"), str(tmp_path / "2"), f"--record={record}"]) == 0
+    assert capsys.readouterr().out.count("wrote") == 1
+    (path,) = record.rglob("*.json")
+    entry = json.loads(path.read_text())
+    assert entry["config"]["train"]["seeds"] == [0, 2, 1] == entry["metrics"]["r2_all"]["seeds"]
+
+
 def test_an_unfinished_run_is_refused(tmp_path):
     with pytest.raises(BadInput, match="no finished run"):
         report.add(tmp_path)

@@ -34,6 +34,7 @@ from cgjax.analysis.arguments import (
     number,
     real,
 )
+from cgjax.core import tree
 
 # Samples whose Jacobians are computed at once.
 CHUNK = 32
@@ -109,12 +110,14 @@ def gradient_dependence(
             return y.ravel(), has_nan
 
         derivatives, has_nan = jacobian(single, has_aux=True)(at)
-        squares = derivatives.reshape(row.shape[0], -1) ** 2
-        # [output components, input components]
-        return jnp.einsum("ro,rc,ci->oi", row, squares, column, precision="highest"), has_nan
+        unit = tree.magnitude(derivatives)
+        squares = (derivatives.reshape(row.shape[0], -1) / unit) ** 2
+        # [output components, input components], in units of unit^2
+        squares = jnp.einsum("ro,rc,ci->oi", row, squares, column, precision="highest")
+        return squares, unit, has_nan
 
     rows, columns = (jnp.broadcast_to(a, (len(x), *a.shape[1:])) for a in (rows, columns))
-    squares, has_nan = jax.lax.map(
+    squares, units, has_nan = jax.lax.map(
         component_squares, (x, beside, rows, columns), batch_size=min(chunk, len(x))
     )
     _no_samples("f gives NaN", has_nan)
@@ -123,7 +126,7 @@ def gradient_dependence(
     has = jnp.any(rows > 0, axis=1)[:, :, None] & jnp.any(columns > 0, axis=1)[:, None, :]
     # The square root has no derivative at 0: without this, a penalty on D could give NaN.
     is_zero = squares == 0
-    norms = jnp.where(is_zero, 0, jnp.sqrt(jnp.where(is_zero, 1, squares)))
+    norms = jnp.where(is_zero, 0, units[:, None, None] * jnp.sqrt(jnp.where(is_zero, 1, squares)))
     return jnp.sum(jnp.where(has, norms, 0), axis=0) / jnp.sum(has, axis=0)
 
 
@@ -503,8 +506,7 @@ def one_step(
     a gradient of 0 there is no step.
     """
     value, gradient = jax.value_and_grad(loss)(params)
-    leaves = jax.tree.leaves(gradient)
-    norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in leaves))
+    norm = tree.scaled_norm(gradient)
     scale = length / jnp.where(norm > 0, norm, 1)
     moved = jax.tree.map(lambda p, g: p - scale * g, params, gradient)
     before = {**measures(params), "loss": value}

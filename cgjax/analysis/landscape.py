@@ -21,7 +21,7 @@ from cgjax.core import tree
 def distance(a, b) -> jax.Array:
     """Euclidean distance between two trees of parameters."""
     _pair(a, b)
-    return tree.norm(jax.tree.map(lambda x, y: x - y, a, b))
+    return tree.scaled_norm(jax.tree.map(lambda x, y: x - y, a, b))
 
 
 class Barrier(NamedTuple):
@@ -110,13 +110,16 @@ def cancellation(updates: Sequence) -> Cancellation:
         raise ValueError(f"updates must be two trees or more, got {len(updates)}")
     for update in updates[1:]:
         _pair(updates[0], update, ("updates", "updates"))
-    rows = jnp.stack(
-        [jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(u)]) for u in updates]
-    )
+    rows = jnp.stack([tree.joined(update) for update in updates])
+    # The ratio has one unit, the cosines have one for each row.
+    units = jnp.stack([tree.magnitude(row) for row in rows])
+    unit, rows = jnp.max(units), rows / units[:, None]
     norms = jnp.sqrt(jnp.sum(rows**2, axis=1))
-    total = jnp.sqrt(jnp.sum(jnp.sum(rows, axis=0) ** 2))
+    shares = units / unit
+    total = jnp.sqrt(jnp.sum(jnp.sum(rows * shares[:, None], axis=0) ** 2))
     products = jnp.matmul(rows, rows.T, precision="highest")
-    return Cancellation(total / jnp.sum(norms), products / (norms[:, None] * norms[None]))
+    cosines = products / (norms[:, None] * norms[None])
+    return Cancellation(total / jnp.sum(norms * shares), cosines)
 
 
 def _pair(a, b, names=("a", "b")):
@@ -136,6 +139,9 @@ def _pair(a, b, names=("a", "b")):
 # are the control for claims that gradient descent prefers some solutions. A band has two edges: if
 # solutions only had to be below a level, those of one search would lie further below it than those
 # of another.
+
+
+BLOCK = 10_000  # draws that share the first of two keys; another size gives other draws
 
 
 def _within(values, band):
@@ -165,8 +171,10 @@ def guess_and_check(
     """Draws parameters at random and keeps those whose loss lies in a band.
 
     draw: key -> params; loss: params, data -> number; bands: lowest and highest loss. batch:
-    draws at a time, a divisor of n_draws; it bounds the memory.
+    draws at a time, a divisor of n_draws; it bounds the memory. Each draw has its own key, so
+    the draws do not depend on it (with the default kind of keys; under vmap, others depend on it).
     """
+    checks.integer("n_draws", n_draws, 1, np.iinfo(np.int32).max)
     if n_draws % batch:
         raise ValueError(f"batch must divide n_draws = {n_draws}, got {batch}")
     return _guesses(key, draw, loss, data, jnp.asarray(bands), n_draws, n_keep, batch)
@@ -180,8 +188,7 @@ def _guesses(key, draw, loss, data, bands, n_draws, n_keep, batch):
 
     def step(state, i):
         count, buffers, losses = state
-        keys = jax.random.split(jax.random.fold_in(key, i), batch)
-        params = jax.vmap(draw)(keys)
+        params = jax.vmap(lambda n: draw(_draw_key(key, n)))(i * batch + jnp.arange(batch))
         values = jax.vmap(loss, in_axes=(0, None))(params, data)
 
         def store_accepted(band, count, buffers, losses):
@@ -200,6 +207,11 @@ def _guesses(key, draw, loss, data, bands, n_draws, n_keep, batch):
     start = (jnp.zeros(len(bands), int), empty, jnp.full((len(bands), n_keep), jnp.inf))
     (count, buffers, losses), _ = jax.lax.scan(step, start, jnp.arange(n_draws // batch))
     return Guesses(n_draws, count, buffers, losses)
+
+
+def _draw_key(key, n):
+    """The key of draw n; those of a block are `split(fold_in(key, block), BLOCK)`."""
+    return jax.random.fold_in(jax.random.fold_in(key, n // BLOCK), n % BLOCK)
 
 
 class Walk(NamedTuple):
@@ -222,7 +234,8 @@ def metropolis(
 ) -> Walk:
     """A random walk of standard normal params under a ceiling of the loss that falls.
 
-    loss: params -> number. A step replaces params by sqrt(1 - scale^2) params + scale N(0, 1),
+    loss: params -> number, for the given params finite and not below the bands: the walk would not
+    rise into them. A step replaces params by sqrt(1 - scale^2) params + scale N(0, 1),
     which leaves the standard normal distribution as it is. It is accepted if the new loss is at
     most the ceiling or, above the ceiling, if the loss does not rise. The ceiling falls
     in n_steps equal factors from the first loss to the lowest edge of the bands. So the slower it
@@ -232,6 +245,13 @@ def metropolis(
     bands = jnp.asarray(bands)
     vector, unravel = ravel_pytree(params)
     first, lowest = loss(params), jnp.min(bands)
+    if checks.known(first, lowest) and not lowest <= first < jnp.inf:
+        raise ValueError(
+            f"params have the loss {first:g}, but the walk only falls to the lowest band, which "
+            f"begins at {lowest:g}: start at a finite loss that is not below it"
+        )
+    # Under jit, where no error can be raised, a walk from below moves but visits no band.
+    highest = jnp.maximum(first, lowest)
 
     def visit(visited, vector, value, n):
         vectors, values, steps = visited
@@ -244,7 +264,7 @@ def metropolis(
         move = jax.random.normal(jax.random.fold_in(key, n), vector.shape, vector.dtype)
         new = jnp.sqrt(1 - scale**2) * vector + scale * move
         new_value = loss(unravel(new))
-        ceiling = first * (lowest / first) ** (n / n_steps)
+        ceiling = highest * (lowest / highest) ** (n / n_steps)
         accepted = new_value <= jnp.maximum(ceiling, value)
         vector, value = jnp.where(accepted, new, vector), jnp.where(accepted, new_value, value)
         return (vector, value, n_accepted + accepted, visit(visited, vector, value, n)), None

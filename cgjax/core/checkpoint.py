@@ -38,7 +38,7 @@ class Saved(NamedTuple):
     """One checkpoint, as saved."""
 
     leaves: dict  # {"params/dense_0/kernel": array [R, ...], ...} on the host
-    meta: dict  # step, steps, finished, part, replicas, wall_s, log, checksums, crc
+    meta: dict  # step, steps, finished, part, folder, replicas, wall_s, log, checksums, crc
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def open_finished(part_folder: pathlib.Path, names: list[str], step=None) -> tup
         wanted = [name for name in group.replicas if name in missing]
         if not wanted:
             continue
-        saved = open_group(folder / group.folder, step)
+        saved = _open_own(folder, group, step)
         rows = {name: row for row, name in enumerate(saved.meta["replicas"])}
         for name in wanted:
             by_replica[name] = {
@@ -200,6 +200,20 @@ def open_group(folder: pathlib.Path, step=None) -> Saved:
             )
         return saved
     raise BadInput(f"'{folder}' changes while it is read: try again")
+
+
+def _open_own(folder: pathlib.Path, group: "Group", step=None) -> Saved:
+    """`open_group` of a group; checks that its checkpoint was written in this part's folder."""
+    saved, group_folder = open_group(folder / group.folder, step), folder / group.folder
+    check_group(saved.meta, saved.meta["part"], group, group_folder)
+    place = workdir.place_in_run(folder.parent)
+    written = saved.meta.get("folder", place)  # optional: a checkpoint may have no folder
+    if place and written != place:
+        raise BadInput(
+            f"'{group_folder}' holds a checkpoint of the run's folder '{written}', not of "
+            f"'{place}': restore a copy, or use --start_anew"
+        )
+    return saved
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -416,7 +430,7 @@ def last_scores(folder: pathlib.Path, names: list[str], metric: str) -> np.ndarr
     """A metric of the replicas `names` at their last evaluation: [R]."""
     scores, checkpoints = {}, pathlib.Path(folder) / "checkpoints"
     for group in begun(checkpoints):
-        saved = open_group(checkpoints / group.folder)
+        saved = _open_own(checkpoints, group)
         metrics = Metrics(pathlib.Path(folder) / "metrics.jsonl", group.folder, ())
         metrics.mark = tuple(saved.meta["log"])
         values = metrics.history()["eval"][metric][-1]

@@ -11,9 +11,18 @@ _FILE_ERRORS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO,
     errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.ESTALE,
 }  # fmt: skip
-_XLA_OUT_OF_MEMORY = "RESOURCE_EXHAUSTED: "  # start of XLA's message
-# An error of the GPU's driver; the part of its name that means out of memory.
-_DRIVER, _DRIVER_OUT_OF_MEMORY = re.compile(r"CUDA_ERROR_\w+(: [^\[\n]*[^\[\s])?"), "OUT_OF_MEMORY"
+# In a message of XLA or of a library of the GPU: the device is out of memory.
+_OUT_OF_MEMORY = re.compile(
+    r"RESOURCE_EXHAUSTED|out[ _]of[ _]memory|allocation failed|_ALLOC_FAILED", re.IGNORECASE
+)
+# A library of the GPU did not start. Full memory is the usual cause, but not the only one.
+_NO_HANDLE = re.compile(r"gpu\w+Create\(&handle\) failed|create \w+ handle", re.IGNORECASE)
+_STATUS = re.compile(r"^[A-Z_]+: ")  # starts XLA's messages
+_DRIVER = re.compile(r"CUDA_ERROR_\w+(: [^\[\n]*[^\[\s])?")  # an error of the GPU's driver
+_SHARED_GPU = (
+    "another program may hold the GPU's memory, of which JAX takes 75 % at start "
+    "(XLA_PYTHON_CLIENT_PREALLOCATE=false prevents that)"
+)
 
 
 class RunError(Exception):
@@ -96,6 +105,8 @@ def command(main):
             return BadInput.exit_code
         except RuntimeError as error:
             if not (failure := _device_error(str(error))):
+                if _NO_HANDLE.search(str(error)):
+                    error.add_note(f"cgjax: a possible cause: {_SHARED_GPU}")
                 raise
             print(f"cgjax: {failure}", file=sys.stderr)
             return failure.exit_code
@@ -106,14 +117,18 @@ def command(main):
 
 def _device_error(message: str) -> RunError | None:
     """XLA's message as an error with advice, if a device is out of memory or failed; else None."""
-    driver_error = _DRIVER.search(message)
-    if message.startswith(_XLA_OUT_OF_MEMORY) or (
-        driver_error and _DRIVER_OUT_OF_MEMORY in driver_error[0]
-    ):
-        problem = first_line(message).removeprefix(_XLA_OUT_OF_MEMORY).split(" [")[0].rstrip(".")
+    if line := next(filter(_OUT_OF_MEMORY.search, message.splitlines()), ""):
+        problem = _STATUS.sub("", first_line(line)).split(" [")[0].rstrip(".")
         advice = "train fewer replicas at a time (train.at_once), fewer seeds or smaller batches"
+        if _is_on_gpu():
+            advice = f"{_SHARED_GPU}; or {advice}"
         return BadInput(f"{problem}: {advice}; saved checkpoints are kept")
-    if driver_error:
+    if driver_error := _DRIVER.search(message):
         advice = "saved checkpoints are kept; run the same command to resume"
         return Lost(f"the device failed: {driver_error[0]}; {advice}")
     return None
+
+
+def _is_on_gpu() -> bool:
+    jax = sys.modules.get("jax")  # not imported here: a help text does not need it
+    return jax is not None and jax.default_backend() == "gpu"

@@ -18,7 +18,7 @@ from cgjax.core.errors import BadInput, Diverged, Preempted
 from cgjax.core.logging import Metrics, Progress, compiling, counted, keep_arrays, say
 from cgjax.core.program import Due, Experiment, SetUp, State, running, traced
 from cgjax.core.replicas import replica_names
-from cgjax.core.workdir import Access, access_to
+from cgjax.core.workdir import Access, access_to, place_in_run
 
 log = logging.getLogger("cgjax")
 
@@ -288,6 +288,8 @@ class Share:
     def save(self, step: int, state) -> None:
         meta = {"part": self.name, "replicas": self.wanted, "steps": self.config.train.steps}
         meta |= {"finished": self.ended, "wall_s": time.monotonic() - self.started}
+        if place := place_in_run(self.workdir):
+            meta["folder"] = place
         if self.rows != slice(None):  # the step is the only leaf without a replica axis
             state = jax.tree.map(lambda leaf: leaf[self.rows] if np.ndim(leaf) else leaf, state)
         self.store.save(step, state, meta | {"log": self.metrics.mark})

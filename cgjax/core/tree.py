@@ -38,9 +38,34 @@ def where(condition, new, old):
 
 
 def norm(tree):
-    """Euclidean norm of all leaves together, computed as one reduction over one vector."""
-    vector = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
-    return jnp.sqrt(jnp.sum(vector**2))
+    """Euclidean norm of all leaves together, computed as one reduction over one vector.
+
+    Each training step computes it, so its squares are not scaled: see `scaled_norm`.
+    """
+    return jnp.sqrt(jnp.sum(joined(tree) ** 2))
+
+
+def scaled_norm(tree):
+    """`norm` of leaves of any magnitude: in float32, the squares of 1e-25 are 0."""
+    largest = magnitude(tree)
+    return largest * norm(jax.tree.map(lambda leaf: leaf / largest, tree))
+
+
+def magnitude(tree):
+    """A power of two near the largest absolute value, never 0; a constant under derivatives.
+
+    Values are divided by it before they are squared: products with it and with its inverse, which
+    is also in the dtype's range, are exact.
+    """
+    largest = jnp.max(jnp.abs(jax.lax.stop_gradient(joined(tree))), initial=0)
+    fraction, exponent = jnp.frexp(largest)
+    least = jnp.finfo(fraction.dtype).minexp
+    return jnp.ldexp(jnp.ones((), fraction.dtype), jnp.clip(exponent - 1, least, -least))
+
+
+def joined(tree):
+    """All leaves as one vector."""
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
 
 
 def size(tree) -> int:

@@ -97,6 +97,17 @@ def access_to(folder: pathlib.Path) -> Access:
     return next((_opened[path] for path in (folder, *folder.parents) if path in _opened), Access())
 
 
+def place_in_run(folder: pathlib.Path) -> str:
+    """The folder's path below its run's folder, which has config.json; "" outside of a run.
+
+    It stays the same if the run's folder is moved or renamed.
+    """
+    folder = pathlib.Path(folder).absolute()
+    roots = (path for path in (folder, *folder.parents) if (path / "config.json").exists())
+    root = next(roots, None)
+    return "" if root is None else folder.relative_to(root).as_posix()
+
+
 def _open_without_links(path, flags: int) -> int:
     """Opens the lock file, but not a symbolic link: its target would be overwritten."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o666)

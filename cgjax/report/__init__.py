@@ -53,37 +53,68 @@ def add(
     replace: overwrite an entry of the same name that has another config; without it, such an entry
     raises BadInput.
     """
+    (path,) = add_all([workdir], record, label, note, only, replace)
+    return path
+
+
+def add_all(
+    workdirs,
+    record: pathlib.Path = USERS,
+    label: str = "",
+    note: str = "",
+    only: str = "",
+    replace: bool = False,
+) -> list[pathlib.Path]:
+    """`add` for several finished runs, which are all checked before the first entry is written.
+
+    Runs of one config with several seeds join one entry. Runs of one row and size with several
+    configs raise BadInput, with `replace` too: the last would overwrite the others.
+    """
     if label:
         check_name("label", label)
-    entry = read_run(workdir)
-    entry |= {"label": label, "note": note, "date": datetime.date.today().isoformat()}
-    if only:
-        try:
-            re.compile(only)
-        except re.error as error:
-            raise BadInput(f"only={only!r} is not a regular expression: {error}") from None
-        metrics = {
-            name: metric
-            for name, metric in entry["metrics"].items()
-            if re.search(only, name) or metric["paper"] is not None or "recomputed" in metric
-        }
-        entry |= {"metrics": metrics, "left_out": len(entry["metrics"]) - len(metrics)}
-    name = "-".join(filter(None, (entry["row"], entry["size"], label)))
-    path = pathlib.Path(record) / entry["family"] / f"{name}.json"
-    if path.exists():
-        old = _read_entry(path)
-        changed = changes(old, entry)
+    to_write, came_from = {}, {}  # by path
+    for workdir in workdirs:
+        entry = _new_entry(workdir, label, note, only)
+        name = "-".join(filter(None, (entry["row"], entry["size"], label)))
+        path = pathlib.Path(record) / entry["family"] / f"{name}.json"
+        old = to_write.get(path) or (_read_entry(path) if path.exists() else None)
+        changed = changes(old, entry) if old else []
+        some = f"{'; '.join(changed[:3])}{' ...' if changed[3:] else ''}"
+        if changed and path in to_write:
+            raise BadInput(
+                f"'{came_from[path]}' and '{workdir}' are both '{path.name}', with different "
+                f"configs ({some}): add each in a command of its own, one with --label=<name>"
+            )
         if changed and not replace:
             raise BadInput(
-                f"'{path.name}' is recorded with another config ({'; '.join(changed[:3])}"
-                f"{' ...' if changed[3:] else ''}): keep both with --label=<name>, or overwrite "
-                "the recorded one with --replace"
+                f"'{path.name}' is recorded with another config ({some}): keep both with "
+                "--label=<name>, or overwrite the recorded one with --replace"
             )
-        entry = entry if changed else _joined(old, entry)
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, text_of(entry))
-    return path
+        to_write[path] = _joined(old, entry) if old and not changed else entry
+        came_from[path] = workdir
+    for path, entry in to_write.items():
+        with disk_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, text_of(entry))
+    return list(to_write)
+
+
+def _new_entry(workdir, label: str, note: str, only: str) -> dict:
+    """The entry of one finished run; arguments as in `add`."""
+    entry = read_run(workdir)
+    entry |= {"label": label, "note": note, "date": datetime.date.today().isoformat()}
+    if not only:
+        return entry
+    try:
+        re.compile(only)
+    except re.error as error:
+        raise BadInput(f"only={only!r} is not a regular expression: {error}") from None
+    metrics = {
+        name: metric
+        for name, metric in entry["metrics"].items()
+        if re.search(only, name) or metric["paper"] is not None or "recomputed" in metric
+    }
+    return entry | {"metrics": metrics, "left_out": len(entry["metrics"]) - len(metrics)}
 
 
 # --- readers --------------------------------------------------------------------------------------

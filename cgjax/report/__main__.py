@@ -54,8 +54,7 @@ def main(argv=None):
             f"no family {shown(flags.what)} in the record{nearest(flags.what, recorded)}: there "
             f"are {', '.join(recorded)}"
         )
-    for workdir in flags.add:
-        path = report.add(workdir, record, flags.label, replace=flags.replace)
+    for path in report.add_all(flags.add, record, flags.label, replace=flags.replace):
         print(f"wrote {path}")
     if flags.readme:
         for path in readme.write():

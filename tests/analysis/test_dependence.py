@@ -48,6 +48,23 @@ def test_a_linear_model_has_the_norms_of_its_blocks():
     np.testing.assert_allclose(dependence.shares(found)[0, 1], share, rtol=1e-5)
 
 
+def test_units_of_outputs_do_not_matter_in_float32():
+    """The squares of their derivatives leave its range."""
+
+    @jax.jit
+    def found(unit):
+        f, x = lambda w, x: unit * (x @ w), X[:3]
+        matrix = dependence.gradient_dependence(f, W, x, HALVES, sizes=(1, 2), centred=False)
+        step = dependence.one_step(lambda w: unit * jnp.sum(w), lambda w: {"w": w[0]}, W[0], 2)
+        return matrix / unit, step.gradient_norm / unit, step.change["w"]
+
+    expected = [np.linalg.norm(W[:3]), np.linalg.norm(W[3:])]
+    for unit in (1, 1e-30, 1e-36, 1e30):
+        matrix, gradient_norm, change = found(np.float32(unit))
+        np.testing.assert_allclose(matrix, [expected], rtol=1e-5)
+        np.testing.assert_allclose([gradient_norm, change], [2, -1], rtol=1e-5)
+
+
 def test_both_directions_of_differentiation_agree_with_closed_forms():
     """Many outputs of few inputs, and few of many: sin(x W)' is cos(x W) W."""
     for w in (W, W[:2]):

@@ -10,6 +10,7 @@ import pytest
 from torch_nets import quick_key
 
 from cgjax.analysis import dependence, landscape
+from cgjax.core import tree
 
 A, B = {"w": jnp.array([1.0, 0.0])}, {"w": jnp.array([-1.0, 0.0])}
 
@@ -63,6 +64,24 @@ def test_cancellation():
     found = landscape.cancellation([A, zero])
     assert found.ratio == 1 and np.isnan(found.cosines[0, 1]) and found.cosines[0, 0] == 1
     assert np.isnan(landscape.cancellation([zero, zero]).ratio)
+
+
+def test_units_of_parameters_do_not_matter_in_float32():
+    """Their squares leave its range; elsewhere distances keep the bits of `tree.norm`."""
+
+    @jax.jit
+    def found(a, b, c):
+        return landscape.distance(a, b), landscape.cancellation([a, b, c])
+
+    half = 2**-0.5
+    for unit in np.float32([1, 1e-30, 1e-37, 1e30, 1e38]):
+        a, b, c = ({"w": row} for row in np.float32([[unit, unit], [-unit, unit], [1e-30, 0]]))
+        length, (ratio, cosines) = found(a, b, c)
+        assert length == 2 * unit
+        assert unit < 1e-29 or ratio == pytest.approx(2**-0.5)
+        expected = [[1, 0, half], [0, 1, -half], [half, -half, 1]]
+        np.testing.assert_allclose(cosines, expected, atol=1e-6)
+    assert tree.scaled_norm(X) == tree.norm(X)
 
 
 # --- the tangent kernel ---------------------------------------------------------------------------
@@ -126,7 +145,8 @@ def test_early_dependence_is_that_of_one_small_step():
 
 
 def draw(key):
-    return {"x": jax.random.uniform(key, (2,), minval=-1, maxval=1)}
+    """Uniform in [-1, 1]: a key's numbers are random, and quick to compile."""
+    return {"x": jax.random.key_data(key) / 2.0**31 - 1}
 
 
 def squares(params, data):
@@ -136,9 +156,14 @@ def squares(params, data):
 def test_guess_and_check():
     """A ring holds pi (high - low) / 4 of a square of side 2, if its edges are squared radii."""
     bands = np.array([[0.05, 0.3], [0.0, 0.0025], [0.0, 0.0]], np.float32)
-    guesses = landscape.guess_and_check(
-        quick_key(0), draw, squares, jnp.zeros(2), bands, n_draws=8000, n_keep=200, batch=400
-    )
+    key = jax.random.key(0)
+
+    def guess(batch):
+        return landscape.guess_and_check(
+            key, draw, squares, jnp.zeros(2), bands, n_draws=12_000, n_keep=200, batch=batch
+        )
+
+    guesses = guess(400)
     shares = np.asarray(guesses.n_accepted) / guesses.n_draws
     np.testing.assert_allclose(shares, [np.pi / 16, np.pi / 1600, 0], rtol=0.5, atol=0)
     assert shares[0] == pytest.approx(np.pi / 16, abs=0.015)
@@ -152,6 +177,11 @@ def test_guess_and_check():
         assert np.isinf(losses[level, n[level] :]).all()
         assert len(np.unique(kept)) == n[level]  # different ones
         np.testing.assert_allclose(np.sum(x[level, : n[level]] ** 2, axis=-1), kept, rtol=1e-5)
+    # The draws are the same if more are made at a time: here more than half of a block of keys.
+    jax.tree.map(np.testing.assert_array_equal, guesses, guess(6000))
+    # The draws of recorded runs, of a block at a time.
+    same = draw(jax.random.split(jax.random.fold_in(key, 1), 3)[2])["x"]
+    np.testing.assert_array_equal(draw(landscape._draw_key(key, 10_002))["x"], same)
 
 
 @functools.partial(jax.jit, static_argnames="n_steps")
@@ -183,3 +213,21 @@ def test_metropolis():
     assert (n_steps[both, 1] < n_steps[both, 0]).mean() > 0.9  # the higher band comes first
     short = walks(keys, bands, 2)
     assert (short.n_steps[:, 0] < 0).mean() > 0.9 and (short.n_accepted <= 2).all()
+
+
+def test_walks_from_below_the_bands_are_refused():
+    """A first loss of 0 made the ceiling NaN, and the walk did not move."""
+
+    def walk(first):
+        def loss(params):
+            return jnp.where(params["x"][0] == 1, first, squares(params, 0.0) / 100)
+
+        start, bands = {"x": jnp.ones(2)}, np.float32([[0.9, 1.0]])
+        return landscape.metropolis(quick_key(0), start, loss, bands, 20)
+
+    compiled = jax.jit(walk)
+    for first in (0.0, 0.5, jnp.inf, jnp.nan):
+        with pytest.raises(ValueError, match=f"params have the loss {first:g}, .* 0.9: start at"):
+            walk(first)
+        walked = compiled(first)
+        assert (walked.n_steps < 0).all() and (walked.n_accepted > 0) == (first < 0.9)

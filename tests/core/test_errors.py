@@ -1,5 +1,8 @@
 """What commands say when they cannot go on."""
 
+import re
+
+import jax
 import jax.numpy as jnp
 import pytest
 from jax.errors import JaxRuntimeError
@@ -20,13 +23,26 @@ def test_no_room_on_the_device_is_one_line(capsys):
     assert "memory" in said.lower() and "train.at_once" in said
 
 
-def test_other_faults_of_a_program_keep_their_traceback():
+@pytest.mark.parametrize(
+    "text, note",
+    [
+        ("a fault", False),
+        ("INTERNAL: a compiler pass failed", False),
+        ("operation gpusolverDnCreate(&handle) failed: cuSolver internal error", True),
+        ("INTERNAL: failed to create cublas handle: not initialized", True),
+    ],
+)
+def test_other_faults_of_a_program_keep_their_traceback(text, note):
+    """A library of a GPU that does not start may lack memory: a note after the traceback."""
+
     @command
     def main(argv):
-        raise RuntimeError("a fault")
+        raise JaxRuntimeError(text)
 
-    with pytest.raises(RuntimeError, match="a fault"):
+    with pytest.raises(JaxRuntimeError, match=re.escape(text)) as fault:
         main()
+    notes = getattr(fault.value, "__notes__", [])
+    assert [("PREALLOCATE" in line) for line in notes] == [True] * note
 
 
 def test_a_device_that_fails_is_one_line(capsys):
@@ -47,10 +63,37 @@ def test_a_device_that_fails_is_one_line(capsys):
     )
 
 
-def test_a_driver_without_room_is_told_like_any(capsys):
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.", "Out of memory"),
+        # On a CPU, seen with dense layers of 90 million units.
+        (
+            "INTERNAL: Error dispatching computation: Out of memory allocating 105840000192 bytes.",
+            "Error dispatching computation: Out of memory allocating 105840000192 bytes: ",
+        ),
+        ("INTERNAL: CUDA_ERROR_OUT_OF_MEMORY: out of memory [name='jit_call']", "CUDA_ERROR_OUT"),
+        ("INTERNAL: no plan\nRESOURCE_EXHAUSTED: scratch of 9 bytes", "scratch of 9 bytes: "),
+        (
+            "gpu/solver_handle_pool.cc:37: operation gpusolverDnCreate(&handle) failed: cuSolver "
+            "allocation failed",
+            "gpu/solver_handle_pool.cc:37: ",
+        ),
+        (
+            "INTERNAL: failed to create cublas handle: the resource allocation failed",
+            "failed to create cublas handle: the resource allocation failed: ",
+        ),
+    ],
+)
+@pytest.mark.parametrize("backend", ("cpu", "gpu"))
+def test_out_of_memory_is_one_line_of_any_library(text, problem, backend, monkeypatch, capsys):
     @command
     def main(argv):
-        raise JaxRuntimeError("INTERNAL: CUDA_ERROR_OUT_OF_MEMORY: out of memory [name='jit_call']")
+        raise JaxRuntimeError(text)
 
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
     assert main() == BadInput.exit_code
-    assert "train.at_once" in capsys.readouterr().err
+    line = capsys.readouterr().err
+    assert line.startswith(f"cgjax: {problem}") and line.count("\n") == 1
+    assert "train.at_once" in line
+    assert ("XLA_PYTHON_CLIENT_PREALLOCATE=false" in line) == (backend == "gpu")

@@ -33,6 +33,7 @@ def snapshot(folder: pathlib.Path) -> dict:
 def finished(tmp_path_factory):
     """Three seeds, trained to the end: (folder, state, history)."""
     folder = tmp_path_factory.mktemp("finished")
+    (folder / "config.json").write_text("{}")
     return folder, *run(toy.config(seeds=(0, 1, 2)), folder)
 
 
@@ -80,6 +81,28 @@ def test_reading_what_was_never_trained(finished, tmp_path):
         checkpoint.read_trained(finished[0], ["seed 0", "seed 7"])
     with pytest.raises(BadInput, match="has not trained"):
         checkpoint.read_trained(tmp_path, ["seed 0"])
+
+
+def test_a_checkpoint_from_another_folder_is_not_read(copy, tmp_path):
+    """Such as of another part with the same seeds; a moved run is read, and so are old ones."""
+    checkpoint.read_trained(copy, ["seed 0"])
+    part = tmp_path / "another" / "part"
+    shutil.copytree(copy / "checkpoints", part / "checkpoints")
+    (tmp_path / "another" / "config.json").write_text("{}")
+    for read in (checkpoint.read_trained, lambda *a: checkpoint.last_scores(*a, "mse")):
+        with pytest.raises(BadInput, match="of the run's folder '.', not of 'part': restore"):
+            read(part, ["seed 0"])
+    meta = part / "checkpoints/seeds_0-2/12/meta/metadata"
+    old = {k: v for k, v in json.loads(meta.read_text()).items() if k not in ("folder", "crc")}
+    meta.write_text(json.dumps(old))
+    checkpoint.read_trained(part, ["seed 0"])
+
+
+def test_a_checkpoint_of_other_replicas_is_not_read(copy):
+    path = copy / "checkpoints/seeds_0-2.json"
+    path.write_text(path.read_text().replace("seed 2", "seed 3"))
+    with pytest.raises(BadInput, match="not of part '', seed 0 ...: restore a copy"):
+        checkpoint.read_trained(copy, ["seed 3"])
 
 
 # --- damage, and what is none ---------------------------------------------------------------------

@@ -18,6 +18,7 @@ import numpy as np
 from cgjax.analysis import checks
 from cgjax.analysis.arguments import checked, finite, finite_tree, integer, number
 from cgjax.analysis.ntk import functions
+from cgjax.core import tree
 
 TOLERANCE = 1e-3
 MOST_ITERATIONS = 500
@@ -154,7 +155,7 @@ def _fitted(f, params, x_train, y, x_test, stop, *, batch, precision):
 
     target = y - outputs(x_train)
     dual, n = _conjugate_gradients(product, target, *stop)
-    size = _size(target)
+    size = tree.magnitude(target)
     first = jnp.linalg.norm(target / size)
     left = jnp.linalg.norm((target - product(dual)) / size)
     relative_residual = left / jnp.where(first > 0, first, 1)
@@ -169,10 +170,10 @@ def _conjugate_gradients(product, target, tolerance, most_iterations):
     Conjugate gradients on K v = target have neither property.
     """
     # Squares of the target and of the kernel's entries may leave the range of float32.
-    target_size = _size(target)
+    target_size = tree.magnitude(target)
     target = target / target_size
     moved = product(target)
-    kernel_size = _size(moved)
+    kernel_size = tree.magnitude(moved)
     moved = moved / kernel_size
     goal = tolerance**2 * _dot(target, target)
 
@@ -195,9 +196,3 @@ def _conjugate_gradients(product, target, tolerance, most_iterations):
     start = (jnp.zeros_like(target), target, target, moved, slope, 0)
     v, *_, n = jax.lax.while_loop(going_on, step, start)
     return v / kernel_size * target_size, n
-
-
-def _size(values):
-    """A power of two near the largest value: products with it are exact."""
-    _, exponent = jnp.frexp(jnp.max(jnp.abs(values)))
-    return jnp.ldexp(jnp.ones((), values.dtype), exponent)

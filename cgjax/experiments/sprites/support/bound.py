@@ -56,6 +56,18 @@ def recorded_runs(entries: list[dict]) -> list[Run]:
     return runs
 
 
+def record_numbers(runs: list[Run]) -> dict[str, float]:
+    """What the result takes from the record: a recorded result is stale if they have changed."""
+    ratios, errors = (np.array([getattr(run, name) for run in runs]) for name in ("ratio", "error"))
+    return {
+        "runs": sum(not run.is_low for run in runs),
+        "low runs": sum(run.is_low for run in runs),
+        "supports": len({run.support for run in runs}),
+        "ratio, geometric mean": np.exp(np.mean(np.log(ratios))),
+        "error of the run, geometric mean": np.exp(np.mean(np.log(errors))),
+    }
+
+
 def amplifications(config, definition) -> np.ndarray:
     """[noises] squared error on all combinations over that on a support, to first order."""
     size, n = config.data.image_size, config.data.n_pixels
@@ -111,7 +123,7 @@ def study(config):
     ratio, error = (np.array([getattr(run, name) for run in kept]) for name in ("ratio", "error"))
     support = np.array([run.support for run in kept])
     slack = fine[support] / ratio[:, None]
-    results = {"runs": len(kept), "low runs": len(low), "supports": len(order)}
+    results = record_numbers(runs)
     for noise, column in zip(config.data.noises, slack[:, _nearest(noises, config.data.noises)].T):
         results |= {f"noise {noise:g}: {name}": v for name, v in compared(column).items()}
     own = slack[np.arange(len(kept)), _nearest(noises, error)]

@@ -87,7 +87,7 @@ def predict(config):
     rows = {entry["row"]: numbers(config, entry) for entry in entries}
     names = next(iter(rows.values()))
     columns = {name: np.array([row[name] for row in rows.values()]) for name in names}
-    metrics, sentences = {"supports": len(rows)}, []
+    metrics, sentences = record_numbers(entries), []
     for outcome in ("r2_all", "r2_id - r2_all"):
         # Recorded runs also differ in length, which alone predicts some of the scores.
         for name in ("values", "pixels", "own pixels", "sigma", "steps"):
@@ -106,6 +106,15 @@ def predict(config):
             say(sentences[-1])
     arrays = {name: column for name, column in columns.items()}
     return metrics, {**arrays, "rows": np.array(list(rows))}, sentences
+
+
+def record_numbers(entries: list[dict]) -> dict[str, float]:
+    """What the result takes from the record: a recorded result is stale if they have changed."""
+    steps = [entry["config"]["train"]["steps"] for entry in entries]
+    names = ("r2_id", "r2_all")
+    scores = np.array([[entry["metrics"][name]["ours"] for name in names] for entry in entries])
+    means = {f"{name}, mean": mean for name, mean in zip(names, scores.mean(axis=0))}
+    return {"supports": len(entries), "steps, mean": np.mean(steps), **means}
 
 
 def check_record(config) -> list[dict]:
