@@ -216,7 +216,7 @@ def test_metropolis():
 
 
 def test_walks_from_below_the_bands_are_refused():
-    """A first loss of 0 made the ceiling NaN, and the walk did not move."""
+    """The ceiling falls, so a walk from below would stay below. Under jit it visits no band."""
 
     def walk(first):
         def loss(params):
