@@ -2,7 +2,7 @@
 python -m cgjax.reproduce --list                        how the claims of each family stand
 python -m cgjax.reproduce --list FAMILY|WORD ...        claims, each with its verdict
 python -m cgjax.reproduce --plan [FAMILY ...]           the runs that would decide the open claims
-python -m cgjax.reproduce --plan [FAMILY ...] --run --minutes=25 [--at_once=2]
+python -m cgjax.reproduce --plan [FAMILY ...] --run --minutes=25 [--jobs=2]
                                                         works the plan off within 25 minutes and
                                                         records the runs; again: resumes"""
 
@@ -51,7 +51,7 @@ def main(argv=None):
     parser.add_argument("--run", action="store_true", help="run its rows, recorded or not")
     parser.add_argument("--minutes", type=minutes, help="with --plan --run: the time for all runs")
     parser.add_argument(
-        "--at_once", type=count, metavar="N", help="with --plan --run: runs that share the device"
+        "--jobs", type=count, metavar="N", help="with --plan --run: runs that share the device"
     )
     parser.add_argument("--device", help='with --plan: times on this device, "1x NVIDIA H200"')
     parser.add_argument(
@@ -74,12 +74,12 @@ def main(argv=None):
         device = flags.device or devices()
         plan = plans.plan(flags.plan, flags.record, device)
         if flags.run:
-            work_off(plan, flags.minutes, flags.record, flags.at_once or 1)
+            work_off(plan, flags.minutes, flags.record, flags.jobs or 1)
         else:
             print_plan(plan, device)
         return
-    if flags.minutes or flags.at_once or flags.device or flags.record != report.RECORD:
-        raise BadInput("--minutes, --at_once, --device and --record are for --plan")
+    if flags.minutes or flags.jobs or flags.device or flags.record != report.RECORD:
+        raise BadInput("--minutes, --jobs, --device and --record are for --plan")
     if not flags.claim:
         raise BadInput("no claim is named: --list <family> prints the names of its claims")
     claim = find(flags.claim)
@@ -104,8 +104,8 @@ def minutes(text: str) -> float:
 
 def count(text: str) -> int:
     """A number of runs from the command line."""
-    if not text.isdecimal() or not 1 <= int(text) <= MOST_AT_ONCE:
-        raise BadInput(f"--at_once={text}: give a number of runs from 1 to {MOST_AT_ONCE}")
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_JOBS:
+        raise BadInput(f"--jobs={text}: give a number of runs from 1 to {MOST_JOBS}")
     return int(text)
 
 
@@ -117,8 +117,8 @@ def check_plan(flags) -> None:
         )
     if flags.run != bool(flags.minutes):
         raise BadInput("--plan --run needs --minutes=N, and --minutes needs --run")
-    if flags.at_once and not flags.run:
-        raise BadInput("--at_once is for --plan --run: the plan's times are those of single runs")
+    if flags.jobs and not flags.run:
+        raise BadInput("--jobs is for --plan --run: the plan's times are those of single runs")
     if flags.run and flags.device:
         raise BadInput("--plan --run runs on this machine: leave --device out")
     for name in flags.plan:
@@ -173,13 +173,13 @@ def run(claim: Claim, size: str) -> standings.Standing:
 COMMAND = (sys.executable, "-m", "cgjax.main")
 LEAST_S = 10.0  # a run is not started for less time than this
 GRACE_S = 120.0  # a stopped run saves within this time, or is killed
-MOST_AT_ONCE = 64
+MOST_JOBS = 64
 
 
-def work_off(plan: plans.Plan, budget: float, record: pathlib.Path, at_once: int = 1) -> None:
+def work_off(plan: plans.Plan, budget: float, record: pathlib.Path, jobs: int = 1) -> None:
     """Runs what fits into the minutes, then begins the next run; records every finished run.
 
-    at_once: runs that share the device. Small networks leave parts of a GPU idle, which other runs
+    jobs: runs that share the device. Small networks leave parts of a GPU idle, which other runs
     then use; the output of each run is in a file beside its workdir. The end of the time stops all
     runs as a signal does: they save, and the same command resumes them.
     """
@@ -188,16 +188,16 @@ def work_off(plan: plans.Plan, budget: float, record: pathlib.Path, at_once: int
 
     def begin(run, pool, stop):
         left = deadline - time.monotonic()
-        log = FOLDER / f"{run.folder}.log" if at_once > 1 else None
+        log = FOLDER / f"{run.folder}.log" if jobs > 1 else None
         say(f"{left / 60:.1f} minutes left; {described(run)}" + (f"; see {log}" if log else ""))
         return pool.submit(run_until, deadline, run.arguments(FOLDER), stop, log)
 
-    with signals.patiently() as stop, concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+    with signals.patiently() as stop, concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         stop = signals.Either(stop, signals.Together())
         try:
             while True:
-                while len(running) < at_once and not (is_over or stop):
-                    run = next_run(waiting, done, deadline - time.monotonic(), at_once)
+                while len(running) < jobs and not (is_over or stop):
+                    run = next_run(waiting, done, deadline - time.monotonic(), jobs)
                     if run is None:
                         break
                     waiting.remove(run)
@@ -220,22 +220,22 @@ def work_off(plan: plans.Plan, budget: float, record: pathlib.Path, at_once: int
     say(f"runs recorded: {len(done)}, claims decided: {decided}, runs left: {len(waiting)}")
     if failed:
         names = ", ".join(run.folder for run, _ in failed)
-        place = "above" if at_once == 1 else f"in {FOLDER}/<run>.log"
+        place = "above" if jobs == 1 else f"in {FOLDER}/<run>.log"
         error = RunError(f"failed runs: {names}; their messages are {place}")
         error.exit_code = failed[0][1]
         raise error
 
 
-def next_run(waiting: list, done: set, left: float, at_once: int) -> plans.Run | None:
+def next_run(waiting: list, done: set, left: float, jobs: int) -> plans.Run | None:
     """The first run that fits into the seconds left, else the first of all; None if none can begin.
 
-    Runs at once take up to `at_once` times as long.
+    Runs at once take up to `jobs` times as long.
     """
     # More seeds of a target join those of its earlier run.
     ready = [run for run in waiting if not run.after or (run.target, run.after - 1) in done]
     if not ready or left <= LEAST_S:
         return None
-    fitting = (run for run in ready if run.seconds is not None and at_once * run.seconds <= left)
+    fitting = (run for run in ready if run.seconds is not None and jobs * run.seconds <= left)
     return next(fitting, ready[0])
 
 

@@ -198,8 +198,8 @@ def runner(monkeypatch, tmp_path):
     return calls, mode
 
 
-def work_off(record, minutes="1", at_once=1):
-    flags = [f"--minutes={minutes}", f"--record={record}", f"--at_once={at_once}"]
+def work_off(record, minutes="1", jobs=1):
+    flags = [f"--minutes={minutes}", f"--record={record}", f"--jobs={jobs}"]
     return reproduce.main(["--plan", "vectors", "--run", *flags])
 
 
@@ -245,7 +245,7 @@ def test_runs_at_once_share_the_device_and_are_recorded(runner, record, monkeypa
         return alone(deadline, argv, stop, log)
 
     monkeypatch.setattr(reproduce, "run_until", run_until)
-    assert work_off(record, at_once=2) == 0
+    assert work_off(record, jobs=2) == 0
     assert "runs recorded: 2, claims decided: 2, runs left: 0" in capsys.readouterr().out
 
 
@@ -261,7 +261,7 @@ def test_a_run_that_cannot_be_recorded_stops_the_others(runner, record, monkeypa
 
     monkeypatch.setattr(reproduce, "run_until", run_until)
     started = time.monotonic()
-    assert work_off(record, at_once=2) == 2
+    assert work_off(record, jobs=2) == 2
     assert time.monotonic() - started < 30
     assert "holds no finished run" in capsys.readouterr().err
 
@@ -369,10 +369,10 @@ def test_the_plan_is_printed_with_its_commands(record, monkeypatch, capsys):
         (["--plan", "--run", "--minutes=nan"], "--minutes=nan: give a number"),
         (["--plan", "--run", "--minutes=soon"], "--minutes=soon: give a number"),
         (["--plan", "--run", "--minutes=1", "--device=x"], "leave --device out"),
-        (["--plan", "--run", "--minutes=1", "--at_once=0"], "--at_once=0: give a number of runs"),
-        (["--plan", "--run", "--minutes=1", "--at_once=two"], "--at_once=two: give a number"),
-        (["--plan", "--at_once=2"], "--at_once is for --plan --run"),
-        (["kernels.leak.slope_p_1_s_0.30", "--at_once=2"], "are for --plan"),
+        (["--plan", "--run", "--minutes=1", "--jobs=0"], "--jobs=0: give a number of runs"),
+        (["--plan", "--run", "--minutes=1", "--jobs=two"], "--jobs=two: give a number"),
+        (["--plan", "--jobs=2"], "--jobs is for --plan --run"),
+        (["kernels.leak.slope_p_1_s_0.30", "--jobs=2"], "are for --plan"),
         (["--plan", "kernel"], "(did you mean 'kernels'?)"),
         (["kernels.leak.slope_p_1_s_0.30", "--plan"], "not for one claim"),
         (["kernels.leak.slope_p_1_s_0.30", "--minutes=3"], "are for --plan"),
