@@ -4,20 +4,29 @@ Inside `patiently` (the training loop) a signal only sets a flag, which the loop
 call. Elsewhere inside `handled` (between parts, after a compilation, during plotting) the run ends
 at once: the next start repeats this work.
 
+Python's handlers wait until the main thread leaves compiled code, for example a call of the
+training or a compilation. Meanwhile a thread says that a signal has come, and a second Ctrl-C ends
+the process.
+
 Models of one run train in several threads. Inside `stopping_together` the failure of one sets the
 flag of the others, too.
 """
 
 import contextlib
 import contextvars
+import math
 import os
 import signal
+import socket
 import threading
+import time
 from collections.abc import Callable
 
 from cgjax.core.errors import Preempted
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+SILENT_S = 1.0  # a signal that waits longer gets a message
+FORCED_S = 3.0  # a second Ctrl-C ends the process if the main thread does not answer for so long
 
 
 class Stop:
@@ -60,9 +69,11 @@ def handled():
     if _handled is not None or threading.current_thread() is not threading.main_thread():
         yield Stop() if _handled is None else _handled
         return
-    stop = _handled = Stop()
+    stop, unanswered = Stop(), _Unanswered()
+    _handled = stop
 
     def receive(number, frame):
+        unanswered.answered = time.monotonic()
         if _is_finaliser(frame):  # Python ignores exceptions in __del__: send the signal again
             timer = threading.Timer(0.01, os.kill, (os.getpid(), number))
             timer.daemon = True
@@ -77,7 +88,8 @@ def handled():
 
     previous = {number: signal.signal(number, receive) for number in SIGNALS}
     try:
-        yield stop
+        with unanswered.watched():
+            yield stop
     finally:
         _handled = None
         for number, handler in previous.items():
@@ -107,6 +119,82 @@ def patiently():
 
 def _stop_message(stop: Stop) -> str:
     return f"{stop.name}: stopped; what was trained is saved, run the same command to resume"
+
+
+# --- signals that the main thread does not answer -------------------------------------------------
+
+
+class _Unanswered:
+    """Receives signals in a thread while the main thread is in compiled code."""
+
+    def __init__(self):
+        self.answered = -math.inf  # when the main thread last ran a handler
+
+    @contextlib.contextmanager
+    def watched(self):
+        """Receives the signals of the block, unless another library does (asyncio)."""
+        reader, writer = socket.socketpair()
+        with reader, writer:
+            writer.setblocking(False)
+            other = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+            if other >= 0:
+                signal.set_wakeup_fd(other)
+                yield
+                return
+            thread = threading.Thread(target=self._watch, args=(reader,), daemon=True)
+            thread.start()
+            try:
+                yield
+            finally:
+                signal.set_wakeup_fd(-1)
+                writer.shutdown(socket.SHUT_WR)  # ends the thread
+                thread.join()
+
+    def _watch(self, reader: socket.socket) -> None:
+        unanswered, n_interrupts, is_told = [], 0, False  # unanswered: (time, number) of signals
+        while True:
+            reader.settimeout(0.1 if unanswered else None)
+            with contextlib.suppress(TimeoutError):
+                numbers = reader.recv(64)
+                if not numbers:
+                    return
+                unanswered += [(time.monotonic(), n) for n in numbers if n in SIGNALS]
+                n_interrupts += numbers.count(signal.SIGINT)
+            # A handler may run shortly before this thread reads the signal.
+            unanswered = [(when, n) for when, n in unanswered if when > self.answered + 0.5]
+            if not unanswered:
+                continue
+            since, number = unanswered[0]
+            waited = time.monotonic() - since
+            if n_interrupts > 1 and waited > FORCED_S:
+                _end_at_once()
+            if waited > SILENT_S and not is_told:
+                is_told = True
+                _tell(
+                    f"{name_of(number)}: stops when the current call or compilation ends; a second"
+                    " Ctrl-C ends the run without saving"
+                )
+
+
+def _end_at_once() -> None:
+    """Ends the process, whatever the main thread does: the last checkpoint is kept."""
+    _tell("SIGINT: ended without saving; run the same command to go on from the last checkpoint")
+    os._exit(Preempted.exit_code)
+
+
+def _tell(text: str) -> None:
+    """Writes a line to stderr, past Python's locks, which the main thread may hold."""
+    over_progress = "\r\x1b[K" if os.isatty(2) else ""
+    os.write(2, f"{over_progress}cgjax: {text}\n".encode())
+
+
+def _after_fork() -> None:
+    """A forked process has the parent's handlers, but must not write into its socket."""
+    if _handled is not None:
+        signal.set_wakeup_fd(-1)
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 # --- trainings that stop together -----------------------------------------------------------------

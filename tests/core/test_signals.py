@@ -1,9 +1,11 @@
 """Signals: inside the loop they wait, elsewhere they end the run, afterwards they are as before."""
 
 import concurrent.futures
+import ctypes
 import os
 import pathlib
 import signal
+import socket
 import sys
 import threading
 import time
@@ -69,6 +71,87 @@ def test_the_second_interrupt_does_not_wait():
             send(signal.SIGINT)
 
 
+def in_compiled_code(until, meanwhile=lambda: None):
+    """Keeps this thread out of Python, where no handler runs, until `until()` is true."""
+    library, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(64)
+
+    def release():
+        time.sleep(0.1)  # by then this function's thread waits
+        meanwhile()
+        deadline = time.monotonic() + 20
+        while not until() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        library.pthread_mutex_unlock(mutex)
+
+    library.pthread_mutex_lock(mutex)
+    thread = threading.Thread(target=release)
+    thread.start()
+    library.pthread_mutex_lock(mutex)  # a second time: waits for the thread
+    thread.join()
+    assert until()
+
+
+@pytest.fixture
+def ends(monkeypatch):
+    """How often the process would have been ended while the main thread did not answer."""
+    ends = []
+    monkeypatch.setattr(signals, "SILENT_S", 0.05)
+    monkeypatch.setattr(signals, "FORCED_S", 0.2)
+    monkeypatch.setattr(signals, "_end_at_once", lambda: ends.append(1))
+    return ends
+
+
+@pytest.mark.parametrize("number", signals.SIGNALS)
+def test_a_signal_that_waits_for_compiled_code_is_told(number, ends, monkeypatch):
+    told = []
+    monkeypatch.setattr(signals, "_tell", told.append)
+    with signals.handled(), pytest.raises(Preempted), signals.patiently() as stop:
+        in_compiled_code(lambda: told, lambda: send(number))
+        assert stop
+    name = signal.Signals(number).name
+    assert told == [
+        f"{name}: stops when the current call or compilation ends; a second Ctrl-C ends the run "
+        "without saving"
+    ]
+    assert not ends
+
+
+def test_the_second_interrupt_does_not_wait_for_compiled_code(ends):
+    def send_twice():
+        send(signal.SIGINT)
+        time.sleep(0.3)
+        assert not ends
+        send(signal.SIGINT)
+
+    with signals.handled(), pytest.raises(Preempted), signals.patiently():
+        in_compiled_code(lambda: ends, send_twice)
+
+
+def test_signals_that_python_answers_end_nothing(ends, monkeypatch):
+    told = []
+    monkeypatch.setattr(signals, "_tell", told.append)
+    with pytest.raises(KeyboardInterrupt):
+        with signals.handled(), signals.patiently():
+            send(signal.SIGINT)
+            time.sleep(0.4)
+            send(signal.SIGINT)
+    assert not ends and not told
+
+
+def test_a_library_that_receives_signals_goes_on_receiving_them():
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    with reader, writer:
+        before = signal.set_wakeup_fd(writer.fileno())
+        try:
+            with signals.handled(), pytest.raises(Preempted), signals.patiently():
+                send(signal.SIGTERM)
+            assert reader.recv(1) == bytes([signal.SIGTERM])
+            assert signal.set_wakeup_fd(writer.fileno()) == writer.fileno()
+        finally:
+            signal.set_wakeup_fd(before)
+
+
 def test_old_handlers_come_back():
     before = [signal.getsignal(number) for number in signals.SIGNALS]
     with signals.handled(), signals.patiently():
@@ -76,6 +159,7 @@ def test_old_handlers_come_back():
     with pytest.raises(ValueError), signals.handled():
         raise ValueError
     assert [signal.getsignal(number) for number in signals.SIGNALS] == before
+    assert signal.set_wakeup_fd(-1) == -1
 
 
 def test_another_thread_leaves_handlers_alone():
