@@ -13,6 +13,7 @@ from matplotlib.image import imread
 from matplotlib.text import Text
 
 from cgjax import plots
+from cgjax.core import workdir
 from cgjax.core.errors import BadInput
 from cgjax.plots.lenses import _matrix
 
@@ -75,8 +76,14 @@ def test_a_full_disk_is_one_line_and_leaves_the_old_figure(tmp_path, small):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        with pytest.raises(BadInput, match="^cannot write '.*figure.png': File too large; free"):
+        with pytest.raises(
+            BadInput, match="^cannot write '.*figure.png': File too large; free"
+        ) as found:
             plots.save(small, path)
+        assert str(found.value).endswith("another folder, then run the same command again")
+        run = tmp_path / "run"
+        with workdir.locked(run), pytest.raises(BadInput, match="another --workdir, then run"):
+            plots.save(small, run / "figure.png")
         with pytest.raises(BadInput, match="^cannot write '.*new.png': File too large; free"):
             plots.save(small, tmp_path / "new.png")
     finally:

@@ -174,6 +174,7 @@ _DISK_ERRORS = (
 @contextlib.contextmanager
 def disk_errors(path):
     """Turns an error of a full or unwritable disk into a BadInput with advice."""
+    path = pathlib.Path(path)
     try:
         yield
     except RunError:
@@ -185,10 +186,12 @@ def disk_errors(path):
             reason = "it took too long, or the clock was changed meanwhile"
         if not isinstance(error, OSError) and reason is None:
             raise
+        place, goes_on = "folder", ""
+        if any(parent in _held for parent in path.absolute().parents):
+            place, goes_on = "--workdir", " (it goes on from the last checkpoint)"
         raise BadInput(
             f"cannot write '{path}': {reason or getattr(error, 'strerror', None) or error}; free "
-            "some space or choose another --workdir, then run the same command again (it goes on "
-            "from the last checkpoint)"
+            f"some space or choose another {place}, then run the same command again{goes_on}"
         ) from None
 
 
