@@ -252,7 +252,7 @@ def get_config(arg=""):
 
 
 TIMES = {
-    "default": "estimated four minutes on two quiet CPU cores, mostly compiling",
+    "default": "four minutes on two CPU cores (estimated), mostly compiling",
     "smoke": "seconds, mostly compiling",
     "fast": "as paper",
     "paper": "six minutes on 16 CPU cores, a process for each program: 40 minutes of CPU time",
