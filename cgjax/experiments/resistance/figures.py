@@ -256,7 +256,7 @@ def loss_curves(ax, levels, ways: dict) -> None:
                 marker="o",
                 markersize=3.5,
                 linewidth=1.2,
-                label=WAYS.get(way, way.replace("walk of", "walks of")),
+                label=WAYS.get(way, way.replace("_", " ").replace("walk of", "walks of")),
                 **styles[way],
             )
     if not ax.containers:
