@@ -461,7 +461,7 @@ def adapt(config):
     limit(config, LIMITS.get(config.size, {}))
 
 
-_MINUTES = {"default": "minutes on two CPU cores (the demonstration 0.5)", "smoke": "seconds",
+_MINUTES = {"default": "minutes on two CPU cores (the demonstration 1)", "smoke": "seconds",
             "fast": "not measured; about a tenth of `paper`",
             "paper": "2 to 5 minutes on one H200 where measured (B1, B2, B5, B8, B9, B11, long, "
             "ablation); beside other runs entangling 4, flatness 6, B4 8, table 21"}  # fmt: skip

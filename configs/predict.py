@@ -1,6 +1,6 @@
 """Predict: which theory predicts what composes? A benchmark on models of all five papers.
 
-    python -m cgjax.main --config=configs/predict.py             a dozen pairs of a model and a task
+    python -m cgjax.main --config=configs/predict.py             twenty pairs of a model and a task
     python -m cgjax.main --config=configs/predict.py:demo,paper  all pairs, three seeds each
     python -m cgjax.main --config=configs/predict.py:later,paper pairs that were added later
     python -m cgjax.main --config=configs/predict.py:pretrained  frozen pretrained layers
@@ -210,7 +210,7 @@ LATER = {
     },
 }  # fmt: skip
 
-# A dozen pairs and more at default size; one program at its family's smoke size tests the path.
+# Twenty pairs at default size; one program at its family's smoke size tests the path.
 DEFAULT = ("sprites_compositional", "kernels_context", "plane_plain")
 SMOKE = {
     "kernels_context": (
@@ -252,7 +252,7 @@ def get_config(arg=""):
 
 
 TIMES = {
-    "default": "estimated four minutes on two quiet CPU cores, mostly compiling",
+    "default": "four to seven minutes on two CPU cores, mostly compiling",
     "smoke": "seconds, mostly compiling",
     "fast": "as paper",
     "paper": "six minutes on 16 CPU cores, a process for each program: 40 minutes of CPU time",

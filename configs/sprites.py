@@ -254,8 +254,8 @@ DEFAULT = {
 }
 
 TIMES = {
-    "default": "2 minutes on two CPU cores",
-    "smoke": "a minute, mostly compiling",
+    "default": "1 to 2 minutes on two CPU cores",
+    "smoke": "half a minute, mostly compiling",
     "fast": "2 to 6 minutes for 3 seeds on one H200",
     "paper": "6 minutes for a seed on one H200, two at once (monolithic 9, from its measured step)",
 }

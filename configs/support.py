@@ -176,7 +176,7 @@ TRAINED_KEYS = {
 }  # fmt: skip
 
 TIMES = {
-    "default": "on two CPU cores, as given",
+    "default": "the time in brackets, on two CPU cores",
     "smoke": "seconds",
     "fast": "a quarter of the default",
     "paper": "as the default",

@@ -177,7 +177,7 @@ def fast(config):
 
 
 TIMES = {
-    "default": "a minute on two CPU cores (demonstration 5)",
+    "default": "a minute on two CPU cores (demonstration 2)",
     "smoke": "seconds, mostly compiling",
     "fast": "a minute (regularised 2, demonstration 4)",
     "paper": "1 to 3 minutes for 20 seeds on one H200",

@@ -253,7 +253,7 @@ def axes_22(record: list[dict], studies: dict) -> str:
     scores = ("ood nmse", "id nmse", "axis error")
     error, *others = (np.array(metrics[f"angle_22/learned axes: {s}"]["values"]) for s in scores)
     id_error, degrees = (values[error < COMPOSES].max() for values in others)
-    note = f"ID nMSE {id_error:.2f}, axes off by {degrees:.1f}°"
+    note = f"ID nMSE up to {id_error:.2f}, axes off by up to {degrees:.1f}°"
     for kind, words in (("learned", "with learned axes"), ("factors'", "with the axes given")):
         values = metrics[f"angle_22/{kind} axes: ood nmse"]["values"]
         errors = ", ".join(f"{value:.2g}" for value in sorted(values))

@@ -13,11 +13,12 @@ from cgjax.analysis.data_needed import data_needed
 from cgjax.experiments.coverage.scores import ENDS, Part
 
 TITLES = {
-    "addition": "addition tables",
+    "addition": "addition",
     "bumps": "bumps",
     "sprites": "sprites",
-    "teacher": "hypernetwork teacher",
+    "teacher": "teacher",
 }
+ARCHITECTURES = {"mlp": "MLP", "transformer": "transformer"}
 GRAPHS = {
     "connected": "a tree first, then any",
     "random": "any combinations",
@@ -79,8 +80,12 @@ LOWER = 0.5  # a second threshold, drawn with thin lines
 def needed(metrics: dict, threshold: float):
     """Combinations needed against the number of values, on logarithmic axes, a panel per task."""
     by_task = parts_of(metrics)
-    fig = plots.new_figure(3.1 * len(by_task) + 0.4, 4.2, layout="constrained")
-    for ax, (task, parts) in zip(np.ravel(fig.subplots(1, len(by_task))), by_task.items()):
+    n_rows = -(-len(by_task) // 2)  # two panels in a row, so that text stays readable in READMEs
+    fig = plots.new_figure(plots.PAGE, 3.5 * n_rows + 0.5, layout="constrained")
+    axes = fig.subplots(n_rows, 2, squeeze=False)
+    for ax in axes.ravel()[len(by_task) :]:
+        ax.axis("off")
+    for ax, (task, parts) in zip(axes.ravel(), by_task.items()):
         curves = Part.read(metrics, next(iter(parts.values()))).along("n")
         values = np.array(list(curves), float)
         limits = np.array([(size[0], size[-1]) for size, _ in curves.values()], float)
@@ -88,7 +93,7 @@ def needed(metrics: dict, threshold: float):
         for i, (architecture, name) in enumerate(parts.items()):
             line = _draw_needed(ax, metrics, name, values * (1 + 0.02 * i), limits, i)
             line.set_label(
-                f"{architecture} {exponent_text(metrics, name)}\n"
+                f"{ARCHITECTURES[architecture]} {exponent_text(metrics, name)}\n"
                 f"   R2 {LOWER:g}: {exponent_text(metrics, name, f'n, R2 {LOWER:g}')}"
             )
             handles.append(line)
@@ -100,8 +105,9 @@ def needed(metrics: dict, threshold: float):
         ax.set_xlabel("modules" if task == "teacher" else "values of each factor, n")
         _plain_ticks(ax, values)
         ax.grid(axis="y", **plots.GRID)
-        ax.legend(handles=handles, loc="upper left", fontsize=7, frameon=False)
-    fig.axes[0].set_ylabel("combinations needed")
+        ax.legend(handles=handles, loc="upper left", fontsize=7.5, frameon=False)
+    for ax in axes[:, 0]:
+        ax.set_ylabel("combinations needed")
     lines = [line for line in ax.get_lines() if not line.get_label().startswith("_")][-2:]
     fig.legend(handles=lines, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     note = f"thin: for R2 {LOWER:g}; open triangles: never reached"
@@ -139,32 +145,41 @@ def _draw_needed(ax, metrics, part, places, limits, i):
 
 @plots.styled
 def graphs(metrics: dict, threshold: float):
-    """Held-out R2 by size for each graph, and by combinations that join two blocks."""
+    """Held-out R2 by size for each graph, and by combinations that join two blocks.
+
+    A row for each task: a panel for each architecture, then one of the bridges.
+    """
     by_task = parts_of(metrics)
-    rows = list(dict.fromkeys(name for parts in by_task.values() for name in parts))
-    n = len(rows)
-    fig = plots.new_figure(3.1 * len(by_task) + 0.4, 2.5 * (n + 1) + 0.6, layout="constrained")
-    axes = fig.subplots(n + 1, len(by_task), squeeze=False, sharey=True)
-    for column, (task, parts) in zip(axes.T, by_task.items()):
-        for ax, architecture in zip(column, rows):
+    columns = list(dict.fromkeys(name for parts in by_task.values() for name in parts))
+    colours = dict(zip(columns, (plots.INK, plots.COLOURS[4])))  # graphs have the other colours
+    shape = len(by_task), len(columns) + 1
+    fig = plots.new_figure(plots.PAGE, 2.1 * shape[0] + 0.9, layout="constrained")
+    axes = fig.subplots(*shape, squeeze=False, sharey=True)
+    for row, (task, parts) in zip(axes, by_task.items()):
+        for ax, architecture in zip(row, columns):
             if architecture in parts:
-                ax.set_title(f"{TITLES[task]}, {architecture}")
+                ax.set_title(f"{TITLES[task]}, {ARCHITECTURES[architecture]}", fontsize=9)
                 _draw_sizes(ax, Part.read(metrics, parts[architecture]), threshold)
             else:
                 ax.axis("off")
-        for i, (architecture, name) in enumerate(parts.items()):
+        ax = row[-1]
+        for architecture, name in parts.items():
             bridges, r2 = Part.read(metrics, name).of_blocks("bridges")
-            _draw_curve(column[-1], np.maximum(bridges, 0.5), r2, plots.COLOURS[i], architecture)
-        column[-1].set(xscale="log", xlabel="combinations that join the blocks", title=TITLES[task])
-        _plain_ticks(column[-1], np.maximum(bridges, 0.5))
-        column[-1].set_xticklabels([f"{b:g}" for b in bridges])
-        column[-1].axhline(threshold, color=plots.FAINT, lw=0.8)
-        column[-1].legend(loc="lower right", fontsize=7, frameon=False)
-    for ax in axes[:, 0]:
-        ax.set_ylabel("held-out R2")
-        ax.set_ylim(-0.55, 1.05)
-    plots.headline(fig, "Held-out R2 by graph and size; below, sets of one size with more bridges")
-    plots.legend_below(fig, axes[0, 0])
+            label = ARCHITECTURES[architecture]
+            _draw_curve(ax, np.maximum(bridges, 0.5), r2, colours[architecture], label)
+        ax.set(xscale="log")
+        ax.set_title(f"{TITLES[task]}, bridges", fontsize=9)
+        _plain_ticks(ax, np.maximum(bridges, 0.5))
+        ax.set_xticklabels([f"{b:g}" for b in bridges])
+        ax.axhline(threshold, color=plots.FAINT, lw=0.8)
+        row[0].set(ylabel="held-out R2", ylim=(-0.55, 1.05))
+    for ax in axes[-1]:
+        ax.set_xlabel("known combinations")
+    axes[-1, -1].set_xlabel("bridges between blocks")
+    plots.headline(fig, "Held-out R2 by graph and size; right: sets of one size, by bridges")
+    drawn = [*axes[0, 0].get_lines(), *axes[0, -1].get_lines()]
+    handles = [line for line in drawn if not line.get_label().startswith("_")]
+    fig.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     return fig
 
 
@@ -172,7 +187,7 @@ def _draw_sizes(ax, part: Part, threshold: float) -> None:
     for i, (graph, label) in enumerate(GRAPHS.items()):
         _draw_curve(ax, *part.by_graph(graph), plots.COLOURS[i], label)
     ax.axhline(threshold, color=plots.FAINT, lw=0.8)
-    ax.set(xscale="log", xlabel="known combinations")
+    ax.set(xscale="log")
     _plain_ticks(ax, part.by_graph("connected")[0][::2])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from cgjax import plots
 from cgjax.analysis.data_needed import exponent_of_medians
 from cgjax.experiments.coverage import figures, tables
-from cgjax.experiments.coverage.figures import TITLES, exponent_text, parts_of
+from cgjax.experiments.coverage.figures import ARCHITECTURES, TITLES, exponent_text, parts_of
 
 THRESHOLD = 0.8
 
@@ -75,7 +75,7 @@ def needed_table(record: list[dict], studies: dict) -> list:
                 names = (f"{part}/n {n}: needed{end}" for end in ("", *figures.ENDS))
                 middle, low, high = (_shown(figures.number(metrics, name), sizes) for name in names)
                 cells.append(f"{n}: {middle} ({low} to {high}) of {sizes[-1]}")
-            rows.append((TITLES[task], architecture, "; ".join(cells)))
+            rows.append((TITLES[task], ARCHITECTURES[architecture], "; ".join(cells)))
     return rows
 
 

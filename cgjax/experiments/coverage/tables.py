@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cgjax.experiments.coverage.figures import TITLES, exponent_text, parts_of
+from cgjax.experiments.coverage.figures import ARCHITECTURES, TITLES, exponent_text, parts_of
 
 
 def metrics_of(record: list[dict], size: str = "fast") -> dict:
@@ -46,7 +46,7 @@ def standing(metrics: dict) -> list[tuple]:
             medians = [
                 median(metrics, f"{part}/{name}") for name in (*names, "permuted, all known")
             ]
-            rows.append((TITLES[task], architecture, *exponents, *medians))
+            rows.append((TITLES[task], ARCHITECTURES[architecture], *exponents, *medians))
     return rows
 
 

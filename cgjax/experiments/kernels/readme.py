@@ -94,6 +94,12 @@ def depth_table(record: list[dict], studies: dict) -> list:
     return rows
 
 
+def groups(record: list[dict], studies: dict) -> str:
+    """How many groups of six deep networks there are."""
+    n = len(metrics_of(record, "te_deep")["depth_1/te_2_2: first all right, test"]["values"])
+    return f"{n} groups"
+
+
 def images_table(record: list[dict], studies: dict) -> list:
     """Slopes and accuracies of image networks on new combinations: ours, seeds, the paper's."""
     rows = [("task", "score", "ConvNet, digits at distance 0", "distance 20", "ResNet", "ViT")]
@@ -272,6 +278,7 @@ def draw_salience(record: list[dict], studies: dict, path: pathlib.Path) -> path
 
 
 TABLES = {
+    "groups": groups,
     "dense": dense_table,
     "closed_form_error": closed_form_error,
     "prediction": prediction_sentence,

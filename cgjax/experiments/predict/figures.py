@@ -8,7 +8,7 @@ from cgjax import plots
 from cgjax.experiments.predict.standing import ENDS, Table, sign_of
 from cgjax.experiments.predict.tables import ranked
 
-COLUMNS = 5
+COLUMNS = 4
 
 
 def draw(table: Table, numbers: dict, folder: pathlib.Path) -> list:
@@ -24,7 +24,7 @@ def predictors(table: Table):
     """A panel of points for each predictor: its number and the outcome of every counted pair."""
     names = list(table.numbers)
     n_rows = -(-len(names) // COLUMNS)
-    fig = plots.new_figure(13, 2.6 * n_rows + 0.8, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 2.2 * n_rows + 0.8, layout="constrained")
     axes = fig.subplots(n_rows, COLUMNS, squeeze=False).ravel()
     for ax in axes[len(names) :]:
         ax.axis("off")
@@ -32,17 +32,17 @@ def predictors(table: Table):
         for block, colour in colours_of(table).items():
             rows = (table.blocks == block) & table.counted & np.isfinite(table.numbers[p])
             shown = rows & ~table.held_out
-            style = {"color": colour, "ms": 4, "alpha": 0.7}
+            style = {"color": colour, "ms": 3, "alpha": 0.7}
             ax.plot(table.numbers[p][shown], table.outcome[shown], "o", label=block, **style)
             hidden = rows & table.held_out
             ax.plot(table.numbers[p][hidden], table.outcome[hidden], "o", mfc="none", **style)
         direction = "composes" if sign_of(p) > 0 else "does not compose"
-        ax.set_title(p)
+        ax.set_title(p, fontsize=9)
         ax.set_xlabel(f"larger: {direction}", fontsize=8)
         ax.set_ylim(-1.08, 1.08)
     for ax in axes[::COLUMNS]:
-        ax.set_ylabel("outcome on unseen\n(1 = as on known)")
-    plots.headline(fig, "Each predictor's number and what the model does on unseen combinations")
+        ax.set_ylabel("outcome")
+    plots.headline(fig, "Each predictor's number and the outcome (open: held-out pairs)")
     plots.legend_below(fig, axes[0])
     return fig
 
@@ -51,7 +51,7 @@ def predictors(table: Table):
 def standing(table: Table, numbers: dict):
     """tau of every predictor with its interval, on held-out pairs, and in each block."""
     names = [p for p in ranked(table, numbers) if np.isfinite(numbers.get(f"{p}: tau", np.nan))]
-    fig = plots.new_figure(9, 0.42 * len(names) + 1.8, layout="constrained")
+    fig = plots.new_figure(plots.PAGE, 0.36 * len(names) + 1.8, layout="constrained")
     ax = fig.subplots()
     for i, p in enumerate(reversed(names)):
         tau, low, high = (numbers.get(f"{p}: tau{end}", np.nan) for end in ("", *ENDS))
@@ -65,7 +65,7 @@ def standing(table: Table, numbers: dict):
             ax.plot(value, i - 0.22, "o", color=colour, ms=4, label=block if i == 0 else None)
     ax.axvline(0, color=plots.GREY, lw=0.8)
     ax.set(xlim=(-1.05, 1.05), yticks=range(len(names)), yticklabels=names[::-1])
-    ax.set_xlabel("Kendall's tau-b of the number and the outcome; +1: the number orders all pairs")
+    ax.set_xlabel("Kendall's tau-b of number and outcome; 1: the number orders all pairs")
     plots.headline(fig, "Which number tells what composes?")
     plots.legend_below(fig, ax)
     return fig

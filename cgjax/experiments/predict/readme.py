@@ -18,9 +18,9 @@ def counts(record: list[dict], studies: dict) -> str:
     """How many pairs there are, by block."""
     table, numbers = read(record)
     return (
-        f"{numbers['pairs counted']:.0f} of {numbers['pairs']:.0f} pairs fit their known "
-        f"combinations and count ({_blocks(table)}), in {numbers['clusters']:.0f} clusters; "
-        f"{numbers['pairs held out']:.0f} of them are held out"
+        f"{numbers['pairs counted']:.0f} of {numbers['pairs']:.0f} pairs of a task and a model fit "
+        f"their known combinations and count ({_blocks(table)}). They form "
+        f"{numbers['clusters']:.0f} clusters; {numbers['pairs held out']:.0f} pairs are held out"
     )
 
 
@@ -75,16 +75,16 @@ def finding(record: list[dict], studies: dict) -> str:
     widely = [p for p in theories if numbers[f"{p}: pairs"] >= 0.75 * numbers[f"{base}: pairs"]]
     lasting = {p: numbers[f"{p}: tau, within blocks"] for p in (best, widely[0], widely[1], base)}
     return (
-        f"*{best.capitalize()}* comes first with tau {_tau(numbers, best)}, but applies to "
-        f"{numbers[f'{best}: pairs']:.0f} of {numbers[f'{base}: pairs']:.0f} pairs. Of the "
-        "theories that apply to three quarters of the pairs, the best are "
+        f"*{best.capitalize()}* has the highest tau, {_tau(numbers, best)}, but applies to only "
+        f"{numbers[f'{best}: pairs']:.0f} of the other {numbers[f'{base}: pairs']:.0f} pairs. Of "
+        "the theories that apply to three quarters of the pairs, the best are "
         f"{_listed(numbers, widely[:2])}. "
-        f"The best baseline, *{base}*, needs no network: {_tau(numbers, base)}; "
+        f"The best baseline, *{base}*, needs no network: {_tau(numbers, base)}. Differences: "
         f"{_difference(numbers, best, base)}, {_difference(numbers, widely[0], base)}. "
-        f"Intervals of {', '.join(above) or 'none'} lie above 0, those of "
+        f"The intervals of {', '.join(above) or 'none'} lie above 0, those of "
         f"{', '.join(below) or 'none'} below it. Within blocks tau is "
         f"{', '.join(f'{value:+.2f} for {p}' for p, value in lasting.items())}. "
-        "All numbers together, fitted without the block that they predict, have "
+        "A fit to all numbers, without the block that it predicts, has "
         f"{_tau(numbers, 'combined')}. On held-out pairs *{best}* has "
         f"{_tau(numbers, best, 'held out, ')}, *{widely[0]}* "
         f"{_tau(numbers, widely[0], 'held out, ')}, *{base}* {_tau(numbers, base, 'held out, ')}"

@@ -226,6 +226,9 @@ def _by_level(arrays, levels, names):
     return fig
 
 
+WAYS = {"sgd": "SGD", "sgd_fixed_biases": "SGD, biases kept at 0", "guess": "guesses"}
+
+
 def loss_curves(ax, levels, ways: dict) -> None:
     """Means and 95 % intervals over training sets at each loss; ways: {label: [levels, sets]}.
 
@@ -253,7 +256,7 @@ def loss_curves(ax, levels, ways: dict) -> None:
                 marker="o",
                 markersize=3.5,
                 linewidth=1.2,
-                label=way.replace("_", " "),
+                label=WAYS.get(way, way.replace("_", " ").replace("walk of", "walks of")),
                 **styles[way],
             )
     if not ax.containers:

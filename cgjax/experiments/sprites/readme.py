@@ -59,7 +59,7 @@ def low_seeds(record: list[dict], studies: dict) -> str:
     runs = [by_row(record, "fast")["orthogonal_compositional"]["r2_all"]["values"]]
     runs += [run["r2_all"] for run in _variants(studies) if run["b2"] == 0.999]
     counts = [f"{sum(value < LOW for value in values)} of {len(values)}" for values in runs]
-    return f"{', '.join(counts[:-1])} and {counts[-1]} seeds of {len(runs)} runs"
+    return f"{', '.join(counts[:-1])} and {counts[-1]} seeds ({len(runs)} runs)"
 
 
 def _variants(studies: dict) -> list[dict]:
@@ -76,7 +76,7 @@ def shorter_memory(record: list[dict], studies: dict) -> str:
     scores = [r2 for _, r2 in low]
     return (
         f"{len(low)} of {sum(len(run['seeds']) for run in runs)} seeds in {len(runs)} runs end low "
-        f"all the same (seed {', '.join(map(str, seeds))}: {min(scores):.3f} to {max(scores):.3f})"
+        f"nevertheless (seed {', '.join(map(str, seeds))}: {min(scores):.3f} to {max(scores):.3f})"
     )
 
 
@@ -108,12 +108,12 @@ def low_of_broad(record: list[dict], studies: dict) -> str:
     middle, others = len(loss) // 2 - 1, np.delete(np.array(model["curve"])[:, -1], at)
     worst_epoch = model["curve_epochs"] * (1 + int(loss.argmax()))
     return (
-        f"seed {metrics['r2_all']['seeds'][at]} of `diagonal_broad` ends at "
+        f"Seed {metrics['r2_all']['seeds'][at]} of `diagonal_broad` ends at "
         f"{metrics['r2_all']['values'][at]:.3f} and does not fit its support "
-        f"({metrics['r2_id']['values'][at]:.3f}): its loss rises by {100 * rise:.0f} % in the "
-        f"first {worst_epoch} epochs, is {loss[middle]:.4f} after "
-        f"{model['curve_epochs'] * (middle + 1):,} and {loss[-1]:.4f} at the end; the other seeds "
-        f"end at {others.min():.4f} to {others.max():.4f}"
+        f"(R2 {metrics['r2_id']['values'][at]:.3f}). Its loss rises by {100 * rise:.0f} % in the "
+        f"first {worst_epoch} epochs. It is {loss[middle]:.4f} after "
+        f"{model['curve_epochs'] * (middle + 1):,} epochs and {loss[-1]:.4f} at the end (the other "
+        f"seeds: {others.min():.4f} to {others.max():.4f})"
     )
 
 
@@ -124,8 +124,8 @@ def broad_elsewhere(record: list[dict], studies: dict) -> str:
     steps = f"{torch['first_doubling'][0]:,} and {plain['first_doubling'][0]:,}"
     rises = f"{torch['largest_rise'][0]:.0%} and {plain['largest_rise'][0]:.0%}"
     return (
-        f"PyTorch and XLA's plain form, {study['epochs']} epochs of the same seed from the same "
-        f"weights on the same batches, double their loss too (at steps {steps}), but only for "
+        f"PyTorch and XLA's plain form train this seed from the same weights on the same batches "
+        f"for {study['epochs']} epochs. Their loss doubles too (at steps {steps}), but only for "
         f"some steps: an epoch's mean rises by {rises}"
     )
 
@@ -141,12 +141,13 @@ def broad_many(record: list[dict], studies: dict) -> str:
     needed = math.ceil(math.log(0.05) / math.log(1 - len(lost) / n))
     hours = needed * plain["seconds"] / len(plain["seeds"]) / 3600
     return (
-        f"in {study['epochs']} epochs of {n} seeds in one program the kernels lose {len(lost)} "
-        f"(seed {', '.join(map(str, lost))}; 95 % interval of the share {low:.3f} to {high:.2f}), "
-        f"and there seed 0 rises by {kernels['largest_rise'][first]:.0%} only. "
-        f"XLA's plain form loses {len(lost_plain)} of {len(plain['seeds'])}. A seed is lost in one "
-        f"program and not in another, so rounding decides which. Whether XLA loses fewer is not "
-        f"decided: it would take {needed} seeds without a lost one ({hours:.1f} hours of an H200)"
+        f"A seed is *lost* if its loss ends above twice its least. Of {n} seeds that train "
+        f"{study['epochs']} epochs in one program the kernels lose {len(lost)} "
+        f"(seed {', '.join(map(str, lost))}; 95 % interval of the share {low:.3f} to {high:.2f}); "
+        f"the loss of seed 0 rises by {kernels['largest_rise'][first]:.0%} only. "
+        f"XLA's plain form loses {len(lost_plain)} of {len(plain['seeds'])}. One program loses a "
+        f"seed that another does not lose, so rounding decides which. {needed} seeds without a "
+        f"lost one would show that XLA loses fewer ({hours:.1f} hours of an H200)"
     )
 
 
@@ -211,7 +212,11 @@ def interventions_summary(record: list[dict], studies: dict) -> str:
     """What AdamW does at another distance from its limit of stability, by the relative limit."""
     study = studies["optimiser"]["interventions"]
     n, n_jumping = len(study["starts"]), sum(start["jumps"] for start in study["starts"])
-    settings = {"as before": "", "no jump": "at twice the limit ", "jump": "at half the limit "}
+    settings = {
+        "as before": "",
+        "no jump": "where the limit is twice as high, in ",
+        "jump": "where it is half as high, in ",
+    }
     by_setting = {setting: {} for setting in settings.values()}
     for name, rises in study["largest_rise"].items():
         by_setting[settings[INTERVENTIONS[name].prediction]][name] = np.array(rises)
@@ -219,16 +224,17 @@ def interventions_summary(record: list[dict], studies: dict) -> str:
     for setting, changes in by_setting.items():
         counts = [
             f"{np.sum(rises > jumps.JUMP)} of {n} "
-            + ("as published" if name == "none" else f"with {name}")
+            + ("with the published settings" if name == "none" else f"with {name}")
             for name, rises in changes.items()
         ]
         largest = np.concatenate([100 * rises[rises > jumps.JUMP] for rises in changes.values()])
         sizes = f" (by {largest.min():.0f} to {largest.max():,.0f} %)" if largest.size else ""
         outcomes.append(f"{setting}{' and '.join(counts)}{sizes}")
     return (
-        f"{n} seeds train {LEAD + 1} epochs with another rate or momentum b1. {n_jumping} start "
-        f"{LEAD} epoch before their first jump, the others, which have none after epoch {LEAD + 1},"
-        f" at epoch {study['epochs'] // 2}. The loss then jumps in: {'; '.join(outcomes)}"
+        f"{n} seeds train {LEAD + 1} epochs with another rate or momentum b1. {n_jumping} of them "
+        f"start {LEAD} epoch before their first jump. The others have no jump after epoch "
+        f"{LEAD + 1} and start at epoch {study['epochs'] // 2}. The loss then jumps in "
+        f"{'; '.join(outcomes)}"
     )
 
 

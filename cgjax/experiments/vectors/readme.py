@@ -118,7 +118,7 @@ def draw_scores(record: list[dict], studies: dict, path: pathlib.Path) -> pathli
     ax.grid(axis="y", **plots.GRID)
     plots.legend_below(fig, ax)
     words = "one network does so in part or not at all"
-    plots.headline(fig, f"A network per part leaves its support; {words}")
+    plots.headline(fig, f"A network per part generalises; {words}")
     return plots.save(fig, path)
 
 
