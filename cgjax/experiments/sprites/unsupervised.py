@@ -519,8 +519,8 @@ def draw_scores(arrays: dict, path: pathlib.Path) -> pathlib.Path:
     ax.set_xlabel("share of f that the support leaves open if latents are known, and the support")
     ax.grid(axis="y", **plots.GRID)
     plots.legend_below(fig, ax)
-    note = f"small: seeds; less than {LOWEST:g} is drawn at {LOWEST:g}"
-    plots.headline(fig, f"Slots learned from images alone, by support ({note})")
+    note = f"small: seeds; at {LOWEST:g}: {LOWEST:g} or less"
+    plots.headline(fig, f"Slots from images alone, by support ({note})")
     return plots.save(fig, path)
 
 
