@@ -252,7 +252,7 @@ class Needs:
         part = metric.partition("/")[0]
         recorded = [e for e in self._runs(family) if (e["row"], e["size"]) == (row, size)]
         if part in config.get("parts", {}) and not any(not e["label"] for e in recorded):
-            parts = (part,) if len(config.parts) > 1 else ()
+            parts = _with_source(config, part) if len(config.parts) > 1 else ()
         words = [f"d{v}" if key == "data.distances" else v for key, v in overrides]
         return Target(family, row, size, "_".join((*words, *parts)), overrides, parts)
 
@@ -267,6 +267,13 @@ def _choice(run: dict) -> tuple[tuple, tuple]:
     )
     names, ours = set(config.get("parts", {})), set(run["config"].get("parts", {}))
     return overrides, tuple(sorted(ours)) if ours < names else ()
+
+
+def _with_source(config, part: str) -> tuple[str, ...]:
+    """A part, and the part whose selected configurations it takes: a run needs both."""
+    masks = dict(configs.parts(config))[part].get("masks", {})
+    source = masks.get("selected_by", "")
+    return tuple(sorted({part, source} - {""}))
 
 
 def _seeds(config) -> tuple[int, ...]:
@@ -396,7 +403,16 @@ class Times:
         return (record / target.family / f"{target.name}.json").exists()
 
     def of(self, target: Target, seeds) -> tuple[float | None, str]:
-        """Seconds, and what they are from; the least of several estimates.
+        """Seconds, and what they are from; of parts that were never run together, their sum."""
+        seconds, source = self._together(target, seeds)
+        if seconds is None and len(target.parts) > 1:
+            each = [self._together(target._replace(parts=(p,)), seeds) for p in target.parts]
+            if all(known is not None for known, _ in each):
+                return sum(known for known, _ in each), "; ".join(text for _, text in each)
+        return seconds, source
+
+    def _together(self, target: Target, seeds) -> tuple[float | None, str]:
+        """The least of several estimates.
 
         Runs that share a device are slower than alone, and never faster.
         """
