@@ -223,6 +223,33 @@ def test_random_weights_take_the_configurations_of_trained_ones(modular, monkeyp
         study.check(configs.some_parts(config, "random_weights"))
 
 
+LANGUAGE = ("agreement_singular", "agreement_plural", "anaphora_singular", "anaphora_plural")
+VISION = ("inside_contact", "inside_number", "number_contact")
+
+
+@pytest.mark.parametrize("row", LANGUAGE + VISION)
+def test_random_weights_take_the_configurations_of_their_trained_network(row):
+    """In the release they are the same, run by run, for every architecture."""
+    settings_of = dict(configs.parts(configs.load(f"subnetworks:{row},paper")))
+    controls = [name for name, one in settings_of.items() if one.model.start == "random"]
+    assert len(controls) == 2
+    for name in controls:
+        control = settings_of[name]
+        trained = settings_of[study.selected_by(control)]
+        assert stages.is_trained(trained) and trained.data.rule == control.data.rule
+        model = {key: value for key, value in trained.model.items() if key != "start"}
+        assert model == {key: value for key, value in control.model.items() if key != "start"}
+        assert trained.masks.layers == control.masks.layers
+
+
+@pytest.mark.parametrize("row", VISION)
+def test_the_wide_network_is_the_same_in_both_of_its_rows(row):
+    wide = dict(configs.parts(configs.load("subnetworks:wide,paper")))[row]
+    same = dict(configs.parts(configs.load(f"subnetworks:{row},paper")))["wideresnet50"]
+    for section in ("data", "model", "optim", "masks", "train", "eval"):
+        assert wide[section].to_dict() == same[section].to_dict(), section
+
+
 @pytest.mark.slow
 def test_a_program_traced_before_its_bases_exist_is_that_of_the_masks(monkeypatch, tmp_path):
     config = part("controls", "template")
