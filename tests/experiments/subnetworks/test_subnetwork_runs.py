@@ -445,6 +445,15 @@ def test_pruning_bakes_a_mask_in(modular, tmp_path):
     assert new.numbers is base_models.numbers and "compositional" in new.scores
 
 
+def test_a_base_that_only_pruning_repairs_does_not_count(modular, tmp_path):
+    """The published means leave out a base of 0.756 that its mask brings to 0.993."""
+    config, task, base_models = modular
+    failed = base_models._replace(valid=np.arange(len(base_models.valid)) > 0)
+    new = stages.pruned(config, task, failed, tmp_path)
+    assert new.scores["compositional"][0] >= config.eval.least
+    assert not new.valid[0] and new.valid[1:].all()
+
+
 ROWS = [row["name"] for row in configs.load_file("subnetworks").describe_rows()]
 
 
