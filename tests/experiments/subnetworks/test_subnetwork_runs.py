@@ -445,6 +445,18 @@ def test_pruning_bakes_a_mask_in(modular, tmp_path):
     assert new.numbers is base_models.numbers and "compositional" in new.scores
 
 
+def test_the_mean_accuracy_is_also_that_of_the_bases_that_count():
+    """The published means leave failed bases out (0.756 of inside-contact); results have both."""
+    scores = {"compositional": np.array([1.0, 0.75, 0.99])}
+    numbers, valid = {"base_seed": np.arange(3)}, np.array([True, False, True])
+    some = study.base_metrics(bases.Bases({}, numbers, scores, valid), ())
+    assert some["base: test accuracy"][1] == [0, 1, 2]
+    values, seeds = some["base: test accuracy (alive)"]
+    assert list(values) == [1.0, 0.99] and list(seeds) == [0, 2]
+    every = study.base_metrics(bases.Bases({}, numbers, scores, np.ones(3, bool)), ())
+    assert "base: test accuracy (alive)" not in every
+
+
 def test_a_base_that_only_pruning_repairs_does_not_count(modular, tmp_path):
     """The published means leave out a base of 0.756 that its mask brings to 0.993."""
     config, task, base_models = modular
