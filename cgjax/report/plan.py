@@ -29,6 +29,10 @@ PART_OF_THE_TIME = re.compile(r"last part|last command|resumed|time limits|gone 
 PROPORTIONAL = (
     "data.tasks", "data.distances", "data.n_total", "data.n_train", "data.image_size",
 )  # fmt: skip
+# Of keys that list what a row runs, those of which a run may have a choice. CELLS are runs of their
+# own; the others are values that a search tries, and seeds of what is searched.
+CELLS = ("data.tasks", "data.distances")
+CHOSEN = (*CELLS, "masks.seeds", *configs.SEARCHED)
 STAGES = (
     ("train.steps", "train.epochs"),
     ("masks.epochs", "masks.layers", "masks.lrs", "masks.s0s", "masks.seeds"),
@@ -258,12 +262,18 @@ class Needs:
 
 
 def _choice(run: dict) -> tuple[tuple, tuple]:
-    """Tasks and distances, and parts, in which a recorded run differs from its row and size."""
+    """What a recorded run takes of its row and size: values of CHOSEN, of the row or a part; parts.
+
+    Values that are those of the row are left out, and parts if the run has all of them.
+    """
     config = configs.load(Target(run["family"], run["row"], run["size"], "").flag)
     before, after = dict(leaves(configs.from_json(json.dumps(run["config"])))), dict(leaves(config))
-    keys = [key for key in ("data.tasks", "data.distances") if key in after]
+    chosen = {key: re.sub(r"^parts\.[^.]+\.", "", key) for key in before}
+    order = {name: i for i, name in enumerate(CHOSEN)}  # that of `claims.overrides_of`
     overrides = tuple(
-        (key, ",".join(map(str, before[key]))) for key in keys if before.get(key) != after[key]
+        (key, ",".join(map(str, before[key])))
+        for key, name in sorted(chosen.items(), key=lambda item: order.get(item[1], 0))
+        if name in CHOSEN and name in after and before[key] != after.get(key)
     )
     names, ours = set(config.get("parts", {})), set(run["config"].get("parts", {}))
     return overrides, tuple(sorted(ours)) if ours < names else ()
@@ -329,6 +339,7 @@ def _merged(groups: dict[Target, Group]) -> dict[Target, Group]:
     for target in sorted(groups, key=lambda target: -len(target.overrides)):
         for other in groups:
             same = target[:3] == other[:3] and target.parts == other.parts
+            same &= all(key in CELLS for key, _ in target.overrides)
             if same and set(other.overrides) < set(target.overrides) and other in merged:
                 for claim, n in merged.pop(target).claims.items():
                     merged[other].claims[claim] = max(n, merged[other].claims.get(claim, 0))
