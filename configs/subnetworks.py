@@ -76,6 +76,17 @@ def vision(rule: str, condition: str = "resnet50") -> dict:
     return {"data.rule": rule, "optim.lr": lr, "data.batch": batch, **network}
 
 
+def with_random_weights(rule: str) -> dict:
+    """Trained networks, and the same networks untrained: masks of both have one configuration."""
+    wide = vision(rule, "wideresnet50")
+    return {
+        "resnet50": {},
+        "random_weights": {**RANDOM, "masks.selected_by": "resnet50"},
+        "wideresnet50": wide,
+        "wideresnet50_random_weights": {**wide, **RANDOM, "masks.selected_by": "wideresnet50"},
+    }
+
+
 def rules(condition: str, names=tuple(VISION)) -> dict:
     """A part for each rule."""
     return {"parts": {name: vision(name, condition) for name in names}, **LONG}
@@ -120,10 +131,8 @@ ROWS = {
         "families", {"masks.penalties": (0.0, 1e-9, 1e-8, 1e-7, 1e-6),
                      "masks.keeps": (0.9, 0.5, 0.2, 0.05)},
     ),
-    **{name: (f"{name.replace('_', ' and ')}: ResNet-50 from scratch, and never trained", "resnet",
-              {**vision(name), **LONG, "parts": {
-                  "resnet50": {}, "random_weights": {**RANDOM, "masks.selected_by": "resnet50"},
-                  "wideresnet50_random_weights": {"model.arch": "wideresnet50", **RANDOM}}})
+    **{name: (f"{name.replace('_', ' and ')}: ResNet-50 and its wide form, trained and random",
+              "resnet", {**vision(name), **LONG, "parts": with_random_weights(name)})
        for name in VISION},
     "wide": ("Wide ResNet-50-2 on the three rules of vision", "resnet", rules("wideresnet50")),
     "simclr": ("ResNet-50 pretrained by contrast, on the three rules of vision", "simclr",

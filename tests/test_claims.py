@@ -320,6 +320,14 @@ def test_no_difference_by_a_factor_and_by_a_tolerance_of_its_own(record):
     assert word(record, name) == "match"
 
 
+def test_a_failed_base_is_left_out_where_the_paper_leaves_one_out(record):
+    name = "subnetworks.inside_contact.resnet50_base_test_accuracy"
+    metric = "resnet50/base: test accuracy"
+    values = {metric: [1.0, 1.0, 0.756], f"{metric} (alive)": [1.0, 0.999]}
+    record("subnetworks:inside_contact,paper", values, parts="resnet50")
+    assert word(record, name) == "match"
+
+
 def test_a_run_of_the_fixed_configuration_decides_its_claims_only(record):
     """A subset of the configurations decides nothing: its selection is not the paper's."""
     name = "subnetworks.anaphora_plural.scratch_pronoun_sub_target"

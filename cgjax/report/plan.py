@@ -29,6 +29,10 @@ PART_OF_THE_TIME = re.compile(r"last part|last command|resumed|time limits|gone 
 PROPORTIONAL = (
     "data.tasks", "data.distances", "data.n_total", "data.n_train", "data.image_size",
 )  # fmt: skip
+# Of keys that list what a row runs, those of which a run may have a choice. CELLS are runs of their
+# own; the others are values that a search tries, and seeds of what is searched.
+CELLS = ("data.tasks", "data.distances")
+CHOSEN = (*CELLS, "masks.seeds", *configs.SEARCHED)
 STAGES = (
     ("train.steps", "train.epochs"),
     ("masks.epochs", "masks.layers", "masks.lrs", "masks.s0s", "masks.seeds"),
@@ -252,21 +256,34 @@ class Needs:
         part = metric.partition("/")[0]
         recorded = [e for e in self._runs(family) if (e["row"], e["size"]) == (row, size)]
         if part in config.get("parts", {}) and not any(not e["label"] for e in recorded):
-            parts = (part,) if len(config.parts) > 1 else ()
+            parts = _with_source(config, part) if len(config.parts) > 1 else ()
         words = [f"d{v}" if key == "data.distances" else v for key, v in overrides]
         return Target(family, row, size, "_".join((*words, *parts)), overrides, parts)
 
 
 def _choice(run: dict) -> tuple[tuple, tuple]:
-    """Tasks and distances, and parts, in which a recorded run differs from its row and size."""
+    """What a recorded run takes of its row and size: values of CHOSEN, of the row or a part; parts.
+
+    Values that are those of the row are left out, and parts if the run has all of them.
+    """
     config = configs.load(Target(run["family"], run["row"], run["size"], "").flag)
     before, after = dict(leaves(configs.from_json(json.dumps(run["config"])))), dict(leaves(config))
-    keys = [key for key in ("data.tasks", "data.distances") if key in after]
+    chosen = {key: re.sub(r"^parts\.[^.]+\.", "", key) for key in before}
+    order = {name: i for i, name in enumerate(CHOSEN)}  # that of `claims.overrides_of`
     overrides = tuple(
-        (key, ",".join(map(str, before[key]))) for key in keys if before.get(key) != after[key]
+        (key, ",".join(map(str, before[key])))
+        for key, name in sorted(chosen.items(), key=lambda item: order.get(item[1], 0))
+        if name in CHOSEN and name in after and before[key] != after.get(key)
     )
     names, ours = set(config.get("parts", {})), set(run["config"].get("parts", {}))
     return overrides, tuple(sorted(ours)) if ours < names else ()
+
+
+def _with_source(config, part: str) -> tuple[str, ...]:
+    """A part, and the part whose selected configurations it takes: a run needs both."""
+    masks = dict(configs.parts(config))[part].get("masks", {})
+    source = masks.get("selected_by", "")
+    return tuple(sorted({part, source} - {""}))
 
 
 def _seeds(config) -> tuple[int, ...]:
@@ -322,6 +339,7 @@ def _merged(groups: dict[Target, Group]) -> dict[Target, Group]:
     for target in sorted(groups, key=lambda target: -len(target.overrides)):
         for other in groups:
             same = target[:3] == other[:3] and target.parts == other.parts
+            same &= all(key in CELLS for key, _ in target.overrides)
             if same and set(other.overrides) < set(target.overrides) and other in merged:
                 for claim, n in merged.pop(target).claims.items():
                     merged[other].claims[claim] = max(n, merged[other].claims.get(claim, 0))
@@ -396,7 +414,16 @@ class Times:
         return (record / target.family / f"{target.name}.json").exists()
 
     def of(self, target: Target, seeds) -> tuple[float | None, str]:
-        """Seconds, and what they are from; the least of several estimates.
+        """Seconds, and what they are from; of parts that were never run together, their sum."""
+        seconds, source = self._together(target, seeds)
+        if seconds is None and len(target.parts) > 1:
+            each = [self._together(target._replace(parts=(p,)), seeds) for p in target.parts]
+            if all(known is not None for known, _ in each):
+                return sum(known for known, _ in each), "; ".join(text for _, text in each)
+        return seconds, source
+
+    def _together(self, target: Target, seeds) -> tuple[float | None, str]:
+        """The least of several estimates.
 
         Runs that share a device are slower than alone, and never faster.
         """

@@ -12,7 +12,7 @@ import pytest
 from front_door import finish
 
 from cgjax import config as configs
-from cgjax import report, reproduce
+from cgjax import experiments, report, reproduce
 from cgjax.core import signals
 from cgjax.core.errors import Preempted
 from cgjax.published.claims import CLAIMS
@@ -167,6 +167,52 @@ def test_cells_of_a_row_are_runs_of_their_own(tmp_path):
     assert sorted(run.target.label for run in runs) == ["d10", "d5"]
     assert sorted(len(run.claims) for run in runs) == [1, 2]
     assert all(run.seeds == tuple(range(10)) for run in runs)
+
+
+def test_a_part_is_planned_with_the_part_whose_configurations_it_takes(tmp_path):
+    """Without it the command would be refused."""
+    runs, _ = planned(tmp_path, [c for c in CLAIMS.values() if c.family == "subnetworks"])
+    family = experiments.family("subnetworks")
+    for run in runs:
+        experiments.check(family, run.target.config())
+    parts = {run.target.parts for run in runs if run.target.row == "anaphora_plural"}
+    assert parts == {("scratch",), ("pretrained",), ("random_weights", "scratch"),
+                     ("pretrained", "pretrained_random_weights")}  # fmt: skip
+
+
+def test_a_run_of_one_configuration_of_masks_is_extended_as_it_is(record):
+    """Its claims need no search among 24 configurations, which takes many times as long."""
+    row, family = "anaphora_plural", "subnetworks"
+    keys = {"masks.s0s": "0.05", "masks.lrs": "0.01", "masks.layers": "0"}
+    keys = {f"parts.scratch.{key}": value for key, value in keys.items()} | {"masks.seeds": "0"}
+    config = configs.some_parts(configs.load(f"{family}:{row},paper", keys), "scratch")
+    config.train.seeds = (0, 1, 2)
+    values = [-0.2, 0.1, 0.05]
+    metrics = {"scratch/antecedent: abl_diff": summary(values, (0, 1, 2), None)}
+    write(record, row, values, family=family, metrics=metrics, label="fixed",
+          config=config.to_dict())  # fmt: skip
+    name = f"{family}.{row}.scratch_antecedent_abl_diff"
+    runs, _ = planned(record, [CLAIMS[name], CLAIMS[f"{name}_selected"]])
+    extended, new = sorted(runs, key=lambda run: run.target.overrides, reverse=True)
+    assert extended.target.config().to_dict() == config.to_dict()
+    assert extended.target.label == "fixed" and extended.claims == (name,)
+    assert extended.seeds[0] == 3 and not extended.replaces
+    assert new.target.label == "scratch" and new.target.overrides == ()
+
+
+def test_the_time_of_several_parts_is_the_sum_of_theirs(record):
+    row, family = "anaphora_plural", "subnetworks"
+    config = configs.load(f"{family}:{row},paper")
+    for part, seconds in (("scratch", 30.0), ("random_weights", 20.0)):
+        write(record, row, [0.9] * 3, family=family, wall_s=seconds,
+              config=configs.some_parts(config, part).to_dict())  # fmt: skip
+        path = record / family / f"{row}-paper.json"
+        path.rename(path.with_stem(f"{row}-paper-{part}"))
+    both = plans.Target(family, row, "paper", "", (), ("random_weights", "scratch"))
+    times = plans.Times(record, "1x cpu")
+    assert times.of(both, (0, 1, 2))[0] == pytest.approx(50.0)
+    other = both._replace(parts=("pretrained", "scratch"))
+    assert times.of(other, (0, 1, 2))[0] is None
 
 
 # --- working it off -------------------------------------------------------------------------------

@@ -37,7 +37,8 @@ def run(config, workdir, figures: bool = True) -> tuple[dict, dict, dict]:
     # A smoke run is not a measurement: it only checks that the program runs.
     known = {} if config.size == "smoke" else PUBLISHED["subnetworks"].get(config.row, {})
     results = {
-        name: summary(values, seeds, known.get(name)) for name, (values, seeds) in metrics.items()
+        name: summary(values, seeds, known.get(name.removesuffix(" (alive)")))
+        for name, (values, seeds) in metrics.items()
     }
     if figures:
         draw(config, arrays, workdir / "figures")

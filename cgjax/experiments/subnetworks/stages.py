@@ -106,7 +106,8 @@ def pruned(config, task, base_models: bases.Bases, workdir, name: str = "") -> b
     """Bases pruned by a mask for the whole rule.
 
     A mask of all layers is trained for each first score and learning rate. For each base, the mask
-    with the best validation accuracy multiplies the weights: w * 1[s > 0].
+    with the best validation accuracy multiplies the weights: w * 1[s > 0]. A base that failed
+    before stays invalid, as in the published means, even if its mask solves the rule.
     """
     replicas = prunings(config, task, base_models)
     search = training.run(
@@ -119,7 +120,7 @@ def pruned(config, task, base_models: bases.Bases, workdir, name: str = "") -> b
         kept, accuracy = search.scores["kept"][place], new.scores["compositional"][i]
         seed = base_models.numbers["base_seed"][i]
         say(f"base_seed {seed}: pruned to {kept:.3f} of the weights, test accuracy {accuracy:.3f}")
-    return new
+    return new._replace(valid=new.valid & base_models.valid)
 
 
 def prunings(config, task, base_models: bases.Bases) -> dict:

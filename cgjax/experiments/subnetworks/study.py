@@ -165,8 +165,11 @@ def _columns(prefix, table):
 
 
 def base_metrics(base_models: bases.Bases, subroutines) -> dict:
-    """Accuracies of the bases, including invalid bases, which means exclude."""
-    seeds = base_models.numbers["base_seed"].tolist()
+    """Accuracies of the bases, including invalid bases, which means exclude.
+
+    If some are invalid, the test accuracy is given once more, of the valid bases alone.
+    """
+    seeds, valid = base_models.numbers["base_seed"].tolist(), base_models.valid
     labels = {"compositional": "base: test accuracy", "held_out": "base: held-out accuracy"}
     labels |= {f"test_{i}": f"base: {name} alone" for i, name in enumerate(subroutines)}
     metrics = {
@@ -174,7 +177,10 @@ def base_metrics(base_models: bases.Bases, subroutines) -> dict:
         for name, values in base_models.scores.items()
         if name in labels
     }
-    return metrics | {"base: share that counts": ([base_models.valid.mean()], [])}
+    if not all(valid):
+        count = (base_models.scores["compositional"][valid], np.array(seeds)[valid].tolist())
+        metrics[f"{labels['compositional']} (alive)"] = count
+    return metrics | {"base: share that counts": ([valid.mean()], [])}
 
 
 def base_arrays(base_models: bases.Bases, subroutines) -> dict:
