@@ -33,14 +33,16 @@ def cosine(lr: float, lr_final: float, steps: int, every: int):
 def plateau(metric: str, sense: str, factor: float, patience: int, every: int) -> Callable:
     """An `Experiment.control` that scales the rate by `factor` when `metric` stops improving.
 
-    patience: the number of evaluations without a new best; every: steps between evaluations. The
-    headline must be (metric, sense), because the loop keeps the best state of the headline only.
+    patience: the number of evaluations without a new best; every: steps between evaluations, other
+    evaluations (`eval.at`) do not count. The headline must be (metric, sense), because the loop
+    keeps the best state of the headline only.
     """
 
     def control(scalars, best, step, lr_scale):
-        waited = (step - jnp.maximum(best.step, 0)) // every
-        worse = scalars[metric] < best.value if sense == "max" else scalars[metric] > best.value
-        falls = worse & (waited > 0) & (waited % patience == 0)
+        waited = step // every - jnp.maximum(best.step, 0) // every
+        value = scalars[metric]
+        stands = value <= best.value if sense == "max" else value >= best.value
+        falls = stands & (step % every == 0) & (waited > 0) & (waited % patience == 0)
         return jnp.zeros((), bool), jnp.where(falls, lr_scale * factor, lr_scale)
 
     return control

@@ -1,4 +1,8 @@
-"""Random keys as a function of (seed, stream, step): no key is stored in a checkpoint."""
+"""Random keys as a function of (seed, stream, step): no key is stored in a checkpoint.
+
+In JAX's default generator `split(key, n)[i]` and `fold_in(key, i)` are the same key. A function
+that folds numbers into a key must not pass the same key to a function that splits it.
+"""
 
 import functools
 from collections.abc import Callable

@@ -389,3 +389,15 @@ def test_the_rate_falls_where_the_metric_stands_still(tmp_path):
 
     state, _ = run(settings, tmp_path, control=control, evaluate=evaluate)
     assert float(state.lr_scale[0]) == 0.25  # at steps 8 and 12, not at the first evaluation
+
+
+@pytest.mark.parametrize("value", [1.0, 1.5])
+def test_ties_and_further_evaluations_do_not_change_when_the_rate_falls(value):
+    """The metric equals its best or is worse; evaluations at 25, 35 and 55 are not regular ones."""
+    control = optim.plateau("mse", "min", factor=0.5, patience=2, every=10)
+    best = program.Best(jnp.array(1.0), jnp.array(10), None, None)
+    scale, scales = jnp.array(1.0), {}
+    for step in (10, 20, 25, 30, 35, 40, 50, 55):
+        _, scale = control({"mse": jnp.array(value)}, best, jnp.array(step), scale)
+        scales[step] = float(scale)
+    assert scales == {10: 1, 20: 1, 25: 1, 30: 0.5, 35: 0.5, 40: 0.5, 50: 0.25, 55: 0.25}

@@ -278,7 +278,7 @@ class EquivariantDecoder(nn.Module):
         row, column = (
             (np.indices((self.n, self.n)).reshape(2, 1, -1) - (self.n - 1) / 2) * 2 / self.n
         )
-        # The same rotation as in `data.digits.rotated`.
+        # The same rotation as in `sets.rotated`.
         place = jnp.stack([cos * row + sin * column, cos * column - sin * row], axis=-1)
         # Half a wave over the image, then twice the frequency each time.
         waves = np.pi / 2 * 2.0 ** np.arange(self.frequencies)

@@ -235,7 +235,8 @@ def draw(config, key, part, replica, n: int) -> Pairs:
     drawn = draw_pairs(key, part, law(replica["width"], replica["rho"]), n)
     if not config.data.absent:
         return drawn
-    return without_right(jax.random.fold_in(key, 1), drawn, replica["absent"])
+    # `draw_pairs` splits the key in four, which gives fold_in(key, 0) to fold_in(key, 3).
+    return without_right(jax.random.fold_in(key, 4), drawn, replica["absent"])
 
 
 def targets(config, drawn):

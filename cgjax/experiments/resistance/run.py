@@ -443,7 +443,8 @@ def gradients(config, trained_parts):
 def layers(params) -> list:
     """(kernel, bias) of a dense network's layers, in order."""
     net = params["net"]
-    return [(net[name]["kernel"], net[name]["bias"]) for name in sorted(net)]
+    names = [f"dense_{i}" for i in range(len(net))]
+    return [(net[name]["kernel"], net[name]["bias"]) for name in names]
 
 
 def from_layers(kernels_and_biases: list) -> dict:

@@ -223,18 +223,20 @@ def mean_loss(model: Model, params, rows, mask, name: str):
 
 
 def sparsity(prediction, mask):
-    """L1 norm of the whole batch's prediction."""
+    """L1 norm of the predictions of the batch's real rows."""
     return jnp.sum(jnp.abs(prediction) * mask[:, None, None, None])
 
 
 def objectness(prediction, mask):
     """Mean over pixel pairs of distance x intensity x intensity: small for one compact object.
 
-    Intensity: channel sum of |prediction|, scaled to [0, 1] over the whole batch.
+    Intensity: channel sum of |prediction|, scaled to [0, 1] over the batch's real rows.
     """
     n, height, width, _ = prediction.shape
     light = jnp.sum(jnp.abs(prediction), -1).reshape(n, -1)
-    low, high = jnp.min(light), jnp.max(light)
+    is_real = mask[:, None] > 0
+    low = jnp.min(light, initial=jnp.inf, where=is_real)
+    high = jnp.max(light, initial=0, where=is_real)
     light = (light - low) / (high - low)
     rows, columns = jnp.divmod(jnp.arange(height * width), width)
     squared = (rows[:, None] - rows[None]) ** 2 + (columns[:, None] - columns[None]) ** 2

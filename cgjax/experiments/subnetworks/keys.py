@@ -75,7 +75,7 @@ SEVERAL_FAMILIES = {
 }  # fmt: skip
 VISION = RULE | {
     "data.rule": key("number_contact", "rule of the images", choices=VISION_RULES),
-    "data.image_size": key(128, "pixels along a side", low=16),
+    "data.image_size": key(128, "pixels along a side", low=32, high=1024),
     "data.balanced": key(False, "odd images have fewer objects as often as more; pairs that do not "
                          "fit are redrawn"),
     "model.start": key("scratch", "random: untrained; simclr: contrastive pretraining",

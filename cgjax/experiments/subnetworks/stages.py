@@ -42,6 +42,13 @@ def check(config) -> None:
     if is_vision(config):
         if config.model.arch != "vit" and len(config.model.blocks) != len(config.model.widths):
             raise BadInput("model.blocks and model.widths must have one number for each stage")
+        if config.model.arch == "vit" and config.data.image_size % config.model.patch:
+            raise BadInput(
+                f"model.patch={config.model.patch} must divide "
+                f"data.image_size={config.data.image_size}"
+            )
+        if config.model.start == "simclr":
+            simclr.check(config)
         if (
             config.get("masks", {}).get("head") == "constant"
             and config.masks.family not in TEMPERED

@@ -272,6 +272,15 @@ def test_signatures_of_the_four_ideal_units():
     assert mixed["weights, equivalent items"][0] < 0  # items do not follow their class
 
 
+def test_the_readout_of_a_deep_network_is_its_last_layer():
+    params = {f"dense_{i}": {"bias": np.ones(1) * i} for i in range(12)}
+    trained, extra = dense_scores.split(params, "readout")
+    assert list(trained) == ["dense_11"] and trained["dense_11"]["bias"] == 0
+    assert {name: layer["bias"] for name, layer in extra.items()} == {
+        f"dense_{i}": i for i in range(11)
+    }
+
+
 # --- whole rows -----------------------------------------------------------------------------------
 
 

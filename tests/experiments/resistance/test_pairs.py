@@ -97,6 +97,19 @@ def test_overlaid_and_absent_digits():
     np.testing.assert_array_equal(shown, ~is_absent[:50])
 
 
+def test_absence_is_independent_of_the_offset():
+    """Right digits are present under every offset, and those present have all offsets equally."""
+    config = dict(configs.parts(configs.load("resistance:overlaid")))["overlaid"]
+    replica = {"width": 10.0, "rho": 0.0, "absent": 0.9}
+    drawn = pairs.draw(config, jax.random.key(0), DIGITS, replica, 20_000)
+    same = draw(jax.random.key(0), DIGITS, pairs.law(10, 0.0), 20_000)
+    np.testing.assert_array_equal(drawn.y2, same.y2)
+    is_present = np.asarray(drawn.right) >= 0
+    offset = (np.asarray(drawn.y2) - drawn.y1) % 10
+    shares = np.bincount(offset[is_present], minlength=10) / len(offset)
+    np.testing.assert_allclose(shares, 0.01, atol=0.004)  # 0.9 absent; five standard errors
+
+
 # --- networks -------------------------------------------------------------------------------------
 
 

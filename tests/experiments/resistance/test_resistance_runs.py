@@ -356,6 +356,11 @@ def test_each_setting_is_predicted_at_its_own_rate(monkeypatch):
         np.testing.assert_allclose(predicted, rates / (1 + rates), rtol=1e-6)
 
 
+def test_layers_of_a_deep_network_are_in_order():
+    deep = [(np.full((2, 2), i), np.full(2, i)) for i in range(12)]
+    assert [int(bias[0]) for _, bias in run.layers(run.from_layers(deep))] == list(range(12))
+
+
 def test_searches_draw_from_the_distribution_of_the_starts():
     """Quantiles are those of `models.initial`; biases of deviation 0 are 0."""
     shapes = {"kernel": jnp.zeros((40, 60)), "bias": jnp.zeros(3000)}

@@ -413,6 +413,14 @@ def test_what_a_part_cannot_be():
         config = configs.load("subnetworks:controls,smoke", changes)
         with pytest.raises(BadInput, match=words):
             study.check(config)
+    config = configs.load("subnetworks:simclr,smoke", {"pretraining.batch": "5000"})
+    with pytest.raises(BadInput, match="pretraining.batch=5000 is more than"):
+        study.check(config)
+    config = configs.load("subnetworks:vit,smoke", {"model.patch": "13"})
+    with pytest.raises(BadInput, match="model.patch=13 must divide"):
+        study.check(config)
+    with pytest.raises(BadInput, match="data.image_size' must be at least 32"):  # of the generator
+        configs.load("subnetworks:simclr,smoke", {"data.image_size": "16"})
 
 
 @pytest.mark.slow

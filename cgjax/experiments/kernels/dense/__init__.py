@@ -476,7 +476,7 @@ def split(params, trained: str):
     """
     if trained == "all":
         return params, {}
-    *hidden, last = sorted(params)
+    *hidden, last = (f"dense_{i}" for i in range(len(params)))
     readout = jax.tree.map(jnp.zeros_like, params[last])
     return {last: readout}, {name: params[name] for name in hidden}
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from cgjax import config as configs
 from cgjax.core import optim, program, train
+from cgjax.core.errors import BadInput
 from cgjax.experiments.subnetworks.vision import sets as vision
 from cgjax.experiments.subnetworks.vision import tasks
 from cgjax.experiments.subnetworks.vision.sets import normalised
@@ -134,6 +135,17 @@ def warp(pixels: jax.Array, inverse: jax.Array, shift=0.0) -> jax.Array:
 
 LAST = 50  # the learning rate ends at 1 / LAST of the first one
 TOP = 5
+
+
+def check(config) -> None:
+    """Raises an error if the training problems of all rules do not fill a batch."""
+    options = config.pretraining
+    n = len(vision.RULES) * options.n_train
+    if options.batch > n:
+        raise BadInput(
+            f"pretraining.batch={options.batch} is more than the {n} training problems of all "
+            "rules: reduce it, or increase pretraining.n_train"
+        )
 
 
 def images(config) -> dict:
