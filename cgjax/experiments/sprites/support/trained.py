@@ -95,14 +95,14 @@ def certificate(config):
     settings, loaded = open_run(config)
     params = tree.take(loaded.params, 0)
     data = settings.data
-    key = jax.random.key(config.data.seed)
-    raw = sets.sample(data, key, 4000)
-    everywhere = sets.sample_everywhere(data, key, 4000)
+    # With one key for both, samples of the support `random` would be those of all combinations.
+    keys = jax.random.split(jax.random.key(config.data.seed), 2 + data.n_slots)
+    raw = sets.sample(data, keys[0], 4000)
+    everywhere = sets.sample_everywhere(data, keys[1], 4000)
     kinds = [None, None, "categorical", None, None] * data.n_slots  # place, shape, size, hue
     reached = theory.coverage(raw, everywhere, sizes=(5,) * data.n_slots, kinds=kinds)
     points = [
-        audits.points(data, k, jax.random.fold_in(key, k), **audits.sizes(config))
-        for k in range(data.n_slots)
+        audits.points(data, k, keys[2 + k], **audits.sizes(config)) for k in range(data.n_slots)
     ]
     model = models.build(_forward_mode(settings), _kind(settings, config.data.part))
     composition = COMPOSITIONS[config.model.composition]

@@ -1,5 +1,7 @@
 """The support studies: their cells, and every row from config to figures."""
 
+import types
+
 import jax
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.sprites import audits, sets
 from cgjax.experiments.sprites.support import run, studies
+from cgjax.experiments.sprites.support import trained as studies_of_trained
 from cgjax.main import main
 from cgjax.published import PUBLISHED
 
@@ -136,6 +139,22 @@ def test_certificate_of_a_barely_trained_model_names_the_fit(trained, tmp_path):
     assert metrics["form: the model is C of its components, worst"]["ours"] < 1e-3
     assert metrics["same C: data and model share C"]["ours"] > 0.1
     assert "composed by occlude_step, the model by occlude_sigmoid" in results["words"][1]
+
+
+def test_a_certificate_compares_a_support_with_other_samples_of_all_combinations(monkeypatch):
+    class Compared(Exception):
+        pass
+
+    def coverage(known, everywhere, **_):
+        equal = np.all(np.asarray(known)[:, None, :2] == np.asarray(everywhere)[None, :, :2], -1)
+        raise Compared(int(equal.sum()))
+
+    settings = configs.load("sprites:random_compositional,smoke")
+    opened = settings, types.SimpleNamespace(params={})
+    monkeypatch.setattr(studies_of_trained, "open_run", lambda _: opened)
+    monkeypatch.setattr(studies_of_trained.theory, "coverage", coverage)
+    with pytest.raises(Compared, match="^0$"):
+        studies_of_trained.certificate(config("certificate"))
 
 
 @pytest.mark.slow
