@@ -152,19 +152,19 @@ CLAIMS = {
         "metric": "{part}rho 0.9: test accuracy",
         "rows": {"overlaid": ("overlaid/", "beside/")},
     },
-    "rare_pairs_harm_more_than_telling": {
+    "telling_harms_more_than_rare_pairs": {
         "kind": "finding",
-        "claim": "{words}rare: B below rho 0.9",
-        "sentence": "where X_2 never tells, and is absent so often that pairs of the test are as "
-        "rare, test accuracy is lower still",
+        "claim": "{words}as rare: rho 0.9 below B",
+        "sentence": "where pairs of the test are equally rare, test accuracy is lower if X_2 tells "
+        "than if it is absent and never tells",
         "where": "open question: entangled inputs",
         "chains": [
             [
-                ("{row}", "{part}rho 0.9: test accuracy"),
                 ("{row}", "{part}B, X_2 absent 0.9: test accuracy"),
+                ("{row}", "{part}rho 0.9: test accuracy"),
             ]
         ],
-        "metric": "{part}B, X_2 absent 0.9: test accuracy",
+        "metric": "{part}rho 0.9: test accuracy",
         "rows": {"overlaid": ("overlaid/", "beside/")},
     },
     "entangled_digits_fail_in_a": {

@@ -99,6 +99,8 @@ def cost(part: str, setting: str):
 
     def shown(record, studies):
         size, label = ("paper", part) if part == "overlaid" else ("fast", "")
+        if "absent" in setting:
+            size, label = "fast", "absent"
         metrics = by_row(record, size, label)["overlaid"]
         without, within = (values(metrics[f"{part}/{name}: gap"]) for name in ("B", setting))
         return interval({"values": within - without}, ".3f")
