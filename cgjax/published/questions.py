@@ -93,10 +93,10 @@ QUESTIONS = (
              "{{resistance/overlaid-paper-overlaid overlaid/A: gap .2f}} where X_2 tells, "
              "{{resistance/overlaid-paper-overlaid overlaid/B: gap .2f}} where it does not.",
              ("resistance.overlaid.overlaid_gap_b_below_a",)),
-            ("Telling does harm beyond making pairs rare: test accuracy is "
-             "{{resistance/overlaid-fast-absent overlaid/rho 0.9: test accuracy .2f}} where X_2 "
-             "tells in 90 % of the samples, {{resistance/overlaid-fast-absent overlaid/B, X_2 "
-             "absent 0.9: test accuracy .2f}} where pairs are as rare and it never tells.",
+            ("At default size telling does harm beyond making pairs rare: test accuracy is "
+             "{{resistance/overlaid-default overlaid/rho 0.9: test accuracy .2f}} where X_2 tells "
+             "in 90 % of the samples, {{resistance/overlaid-default overlaid/B, X_2 absent 0.9: "
+             "test accuracy .2f}} where pairs are as rare and it never tells.",
              ("resistance.overlaid.overlaid_as_rare_rho_0.9_below_b",)),
         ),
     ),

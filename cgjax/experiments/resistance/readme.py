@@ -94,13 +94,10 @@ def occurrences(share: float):
     return shown
 
 
-def cost(part: str, setting: str):
+def cost(part: str, setting: str, size: str, label: str = ""):
     """A field: how much larger the gap of a setting of `overlaid` is than that of B."""
 
     def shown(record, studies):
-        size, label = ("paper", part) if part == "overlaid" else ("fast", "")
-        if "absent" in setting:
-            size, label = "fast", "absent"
         metrics = by_row(record, size, label)["overlaid"]
         without, within = (values(metrics[f"{part}/{name}: gap"]) for name in ("B", setting))
         return interval({"values": within - without}, ".3f")
@@ -283,8 +280,10 @@ TABLES = {
     "starts": starts_table,
     "pooled": pooled_table,
     "towers": towers,
-    **{f"telling {part}": cost(part, "rho 0.9") for part in ("overlaid", "beside")},
-    **{f"rare {part}": cost(part, "B, X_2 absent 0.9") for part in ("overlaid", "beside")},
+    "telling overlaid": cost("overlaid", "rho 0.9", "paper", "overlaid"),
+    "telling beside": cost("beside", "rho 0.9", "fast"),
+    "telling, default size": cost("overlaid", "rho 0.9", "default"),
+    "rare, default size": cost("overlaid", "B, X_2 absent 0.9", "default"),
     "schedules": schedules,
     "norms": norms,
     **{f"occurrences {share}": occurrences(share) for share in (0.9, 0.99)},
