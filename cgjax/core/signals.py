@@ -151,7 +151,7 @@ class _Unanswered:
                 thread.join()
 
     def _watch(self, reader: socket.socket) -> None:
-        unanswered, n_interrupts, is_told = [], 0, False  # unanswered: (time, number) of signals
+        unanswered, n_interrupts, is_announced = [], 0, False  # unanswered: (time, number)
         while True:
             reader.settimeout(0.1 if unanswered else None)
             with contextlib.suppress(TimeoutError):
@@ -168,9 +168,9 @@ class _Unanswered:
             waited = time.monotonic() - since
             if n_interrupts > 1 and waited > FORCED_S:
                 _end_at_once()
-            if waited > SILENT_S and not is_told:
-                is_told = True
-                _tell(
+            if waited > SILENT_S and not is_announced:
+                is_announced = True
+                _write_line(
                     f"{name_of(number)}: stops when the current call or compilation ends; a second"
                     " Ctrl-C ends the run without saving"
                 )
@@ -178,14 +178,17 @@ class _Unanswered:
 
 def _end_at_once() -> None:
     """Ends the process, whatever the main thread does: the last checkpoint is kept."""
-    _tell("SIGINT: ended without saving; run the same command to go on from the last checkpoint")
+    _write_line(
+        "SIGINT: ended without saving; run the same command to go on from the last checkpoint"
+    )
     os._exit(Preempted.exit_code)
 
 
-def _tell(text: str) -> None:
-    """Writes a line to stderr, past Python's locks, which the main thread may hold."""
+def _write_line(text: str) -> None:
+    """Writes to stderr past Python's locks, which the main thread may hold; not if it is closed."""
     over_progress = "\r\x1b[K" if os.isatty(2) else ""
-    os.write(2, f"{over_progress}cgjax: {text}\n".encode())
+    with contextlib.suppress(OSError):
+        os.write(2, f"{over_progress}cgjax: {text}\n".encode())
 
 
 def _after_fork() -> None:

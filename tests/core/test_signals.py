@@ -102,14 +102,14 @@ def ends(monkeypatch):
 
 
 @pytest.mark.parametrize("number", signals.SIGNALS)
-def test_a_signal_that_waits_for_compiled_code_is_told(number, ends, monkeypatch):
-    told = []
-    monkeypatch.setattr(signals, "_tell", told.append)
+def test_a_signal_that_waits_for_compiled_code_is_announced(number, ends, monkeypatch):
+    lines = []
+    monkeypatch.setattr(signals, "_write_line", lines.append)
     with signals.handled(), pytest.raises(Preempted), signals.patiently() as stop:
-        in_compiled_code(lambda: told, lambda: send(number))
+        in_compiled_code(lambda: lines, lambda: send(number))
         assert stop
     name = signal.Signals(number).name
-    assert told == [
+    assert lines == [
         f"{name}: stops when the current call or compilation ends; a second Ctrl-C ends the run "
         "without saving"
     ]
@@ -127,15 +127,28 @@ def test_the_second_interrupt_does_not_wait_for_compiled_code(ends):
         in_compiled_code(lambda: ends, send_twice)
 
 
+def test_the_second_interrupt_ends_a_process_whose_stderr_is_closed(monkeypatch):
+    codes = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    kept = os.dup(2)
+    try:
+        os.close(2)
+        signals._end_at_once()
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+    assert codes == [Preempted.exit_code]
+
+
 def test_signals_that_python_answers_end_nothing(ends, monkeypatch):
-    told = []
-    monkeypatch.setattr(signals, "_tell", told.append)
+    lines = []
+    monkeypatch.setattr(signals, "_write_line", lines.append)
     with pytest.raises(KeyboardInterrupt):
         with signals.handled(), signals.patiently():
             send(signal.SIGINT)
             time.sleep(0.4)
             send(signal.SIGINT)
-    assert not ends and not told
+    assert not ends and not lines
 
 
 def test_a_library_that_receives_signals_goes_on_receiving_them():

@@ -296,7 +296,7 @@ def test_runs_at_once_share_the_device_and_are_recorded(runner, record, monkeypa
 
 
 def test_a_run_that_cannot_be_recorded_stops_the_others(runner, record, monkeypatch, capsys):
-    """The other run goes on until it is told to stop."""
+    """The other run continues until the failure stops it."""
 
     def run_until(deadline, argv, stop, log):
         if "mlp_random" in argv[0]:

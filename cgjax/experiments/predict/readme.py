@@ -76,8 +76,8 @@ def finding(record: list[dict], studies: dict) -> str:
     lasting = {p: numbers[f"{p}: tau, within blocks"] for p in (best, widely[0], widely[1], base)}
     return (
         f"*{best.capitalize()}* has the highest tau, {_tau(numbers, best)}, but applies to only "
-        f"{numbers[f'{best}: pairs']:.0f} of the other {numbers[f'{base}: pairs']:.0f} pairs. Of "
-        "the theories that apply to three quarters of the pairs, the best are "
+        f"{numbers[f'{best}: pairs']:.0f} of the {numbers[f'{base}: pairs']:.0f} pairs that are "
+        "not held out. Of the theories that apply to three quarters of the pairs, the best are "
         f"{_listed(numbers, widely[:2])}. "
         f"The best baseline, *{base}*, needs no network: {_tau(numbers, base)}. Differences: "
         f"{_difference(numbers, best, base)}, {_difference(numbers, widely[0], base)}. "

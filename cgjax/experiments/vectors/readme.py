@@ -117,8 +117,8 @@ def draw_scores(record: list[dict], studies: dict, path: pathlib.Path) -> pathli
     ax.set_ylabel("R2 on random latents")
     ax.grid(axis="y", **plots.GRID)
     plots.legend_below(fig, ax)
-    words = "one network does so in part or not at all"
-    plots.headline(fig, f"A network per part generalises; {words}")
+    words = "A network per part generalises from every support; one network does not"
+    plots.headline(fig, words)
     return plots.save(fig, path)
 
 

@@ -1,10 +1,12 @@
 """Training continued with another optimiser before a jump of the loss."""
 
+import json
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from cgjax import report
 from cgjax.bench.__main__ import main
 from cgjax.experiments.sprites import interventions, jumps, sets
 from cgjax.experiments.sprites.interventions import INTERVENTIONS, Intervention, Start
@@ -82,16 +84,27 @@ def test_rises_are_of_the_changed_rate_and_momentum(monkeypatch):
     config = jumps.configure((0, 1))
     state = State(np.zeros(2), np.array([1.0, 3.0], np.float32))
     begun = [Start(0, 3, True, 4.0, state), Start(1, 3, False, 4.0, state)]
-    found = interventions.rises(config, begun, None)
+    largest = interventions.rises(config, begun, None)
     assert compiled == [(0.9, 512), (0.95, 512), (0.8, 512), (0.9, 2048), (0.9, 128)]
     assert config.data.batch == 512
-    np.testing.assert_allclose(found["none"], [1.0, 1.0])  # 1, 2 after 4; 3, 6 after 4
-    np.testing.assert_allclose(found["twice the rate"], [1.0, 2.0])  # 2, 4; 6, 12 after 4
-    np.testing.assert_allclose(found["half the rate"], [1.0, 1.0])
-    assert np.isinf(found["b1 0.95"]).all()
-    rows = interventions.table_rows(begun, found | {"half the rate": np.zeros(2)})
+    np.testing.assert_allclose(largest["none"], [1.0, 1.0])  # 1, 2 after 4; 3, 6 after 4
+    np.testing.assert_allclose(largest["twice the rate"], [1.0, 2.0])  # 2, 4; 6, 12 after 4
+    np.testing.assert_allclose(largest["half the rate"], [1.0, 1.0])
+    assert np.isinf(largest["b1 0.95"]).all()
+    rows = interventions.table_rows(begun, largest | {"half the rate": np.zeros(2)})
     assert rows[0][4:] == ("1 of 1", "1 of 1", "100, 100")
     assert rows[1][1:] == ("2.00", "0.50", "no jump", "0 of 1", "0 of 1", "0, 0")
+
+
+def test_the_recorded_outcomes_are_those_that_the_readme_states():
+    """ "All predictions hold": each seed jumps, or does not, as the limit of stability predicts."""
+    path = report.RECORD / "sprites" / "optimiser.json"
+    study = json.loads(path.read_text())["interventions"]
+    before = np.array([start["jumps"] for start in study["starts"]])
+    expected = {"as before": before, "no jump": np.zeros(8, bool), "jump": np.ones(8, bool)}
+    for name, rises in study["largest_rise"].items():
+        is_jump = np.array(rises) > jumps.JUMP
+        np.testing.assert_array_equal(is_jump, expected[INTERVENTIONS[name].prediction])
 
 
 @pytest.mark.slow
@@ -103,10 +116,10 @@ def test_without_a_change_training_goes_on_as_before():
     kept = list(jumps.epochs(config, jumps.IMPLEMENTATIONS["kernels"], 4, data, keep=True))
     means = np.stack([losses.mean(axis=0) for _, losses in kept])
     begun = [Start(seed, 2, False, 1e-6, kept[2][0]) for seed in (0, 1)]
-    found = interventions.rises(config, begun, data)
-    np.testing.assert_allclose(found["none"], means[2:].max(axis=0) / 1e-6 - 1, rtol=1e-5)
+    largest = interventions.rises(config, begun, data)
+    np.testing.assert_allclose(largest["none"], means[2:].max(axis=0) / 1e-6 - 1, rtol=1e-5)
     for name in INTERVENTIONS:
-        assert name == "none" or not np.isclose(found[name], found["none"], rtol=1e-6).any()
+        assert name == "none" or not np.isclose(largest[name], largest["none"], rtol=1e-6).any()
     sharpness = jumps.sharpness_fn(config, data, 16, 3)
     assert 0 < interventions.share_of_limit(config, begun[0], sharpness) < 10
 
