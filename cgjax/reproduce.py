@@ -213,7 +213,7 @@ def work_off(plan: plans.Plan, budget: float, record: pathlib.Path, jobs: int = 
                         failed.append((run, code))
                     else:
                         done.add((run.target, run.after))
-                        decided += recorded_run(run, record)
+                        decided += recorded_run(run, record, jobs)
         except BaseException as error:
             stop.together.fail(error)  # the other runs save and stop
             raise
@@ -239,9 +239,13 @@ def next_run(waiting: list, done: set, left: float, jobs: int) -> plans.Run | No
     return next(fitting, ready[0])
 
 
-def recorded_run(run: plans.Run, record: pathlib.Path) -> int:
-    """Adds a finished run to the record: how many of its claims are decided by it."""
-    path = report.add(FOLDER / run.folder, record, run.target.label, replace=run.replaces)
+def recorded_run(run: plans.Run, record: pathlib.Path, jobs: int) -> int:
+    """Adds a finished run to the record: how many of its claims are decided by it.
+
+    jobs: of `work_off`; the entry's note says that its wall time is not that of a run alone.
+    """
+    note = f"up to {jobs} runs at once" if jobs > 1 else ""
+    path = report.add(FOLDER / run.folder, record, run.target.label, note, replace=run.replaces)
     claims = [CLAIMS[name] for name in run.claims]
     words = [standing.word for standing in standings.standings(record, claims)]
     n_decided = sum(word in plans.DECIDED for word in words)

@@ -275,8 +275,9 @@ def run_interventions(batch: int = 0, steps: int = 0) -> None:
         )
     largest = interventions.rises(config, begun, data)
     columns = (
-        "change", "limit, relative", "noise, relative", "prediction", "jump, of seeds that jump",
-        "of the others", "largest rise of each seed, %",
+        "change", "limit, relative", "noise, relative", "if the limit decides",
+        "if the noise decides", "jump, of seeds that jump", "of the others",
+        "largest rise of each seed, %",
     )  # fmt: skip
     title = f"{interventions.LEAD + 1} epochs with another optimiser"
     table(title, columns, interventions.table_rows(begun, largest))

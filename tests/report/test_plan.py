@@ -293,6 +293,8 @@ def test_runs_at_once_share_the_device_and_are_recorded(runner, record, monkeypa
     monkeypatch.setattr(reproduce, "run_until", run_until)
     assert work_off(record, jobs=2) == 0
     assert "runs recorded: 2, claims decided: 2, runs left: 0" in capsys.readouterr().out
+    notes = sorted(entry["note"] for entry in report.entries("vectors", record))
+    assert notes == ["", "up to 2 runs at once", "up to 2 runs at once"]  # the first was there
 
 
 def test_a_run_that_cannot_be_recorded_stops_the_others(runner, record, monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""Does AdamW's limit of stability make the training loss jump? A test by intervention.
+"""Does AdamW's limit of stability make the training loss jump, or the noise of its steps?
 
 Training starts again from the state one epoch before a jump (`jumps.JUMP`), with another learning
 rate, momentum or size of the batch; batches of the same size are the same batches. AdamW becomes
@@ -9,9 +9,13 @@ of every seed jump whose eigenvalue is beyond it.
 
 Neither the rate nor the momentum moves the limit alone. The rate scales every step. Momentum leaves
 the steps along a constant gradient as they are, but averages noise. So both changes that raise the
-limit lower the noise in a step, and both that lower the limit raise the noise. Other sizes of the
-batch separate the two: they change the noise, and leave the limit in place. If noise causes the
-jumps, four times the batch prevents them, and a quarter of it makes more seeds jump.
+limit lower the noise in a step, and both that lower the limit raise the noise. If noise causes the
+jumps, less noise prevents them, and more makes more seeds jump.
+
+The size of the batch separates the two. Alone it changes the noise, and leaves the limit in place.
+With the rate it moves the limit, and leaves the noise in place. Batches of another size hold other
+scenes; a control shows whether a jump needs its own batches: batches of the same size from later
+epochs.
 """
 
 import collections
@@ -25,6 +29,7 @@ from cgjax.experiments.sprites import jumps
 from cgjax.experiments.sprites.models import epoch_means, largest_rise
 
 LEAD = 1  # epochs between the start and the epoch of the jump
+LATER = 1000  # epochs, more than any training here has
 
 
 class Intervention(NamedTuple):
@@ -33,6 +38,7 @@ class Intervention(NamedTuple):
     b1: float = jumps.B1
     rate: float = 1.0  # times the published schedule's
     batch: float = 1.0  # times the published size; as many steps
+    later: int = 0  # the batches are those of so many epochs later
 
     @property
     def noise(self) -> float:
@@ -46,11 +52,19 @@ class Intervention(NamedTuple):
         return jumps.limit_of_stability(self.b1) / jumps.THRESHOLD / self.rate
 
     @property
-    def prediction(self) -> str:
+    def if_limit(self) -> str:
         """What the loss does if the limit of stability causes the jumps."""
-        if self.limit == 1:
-            return "as before"
-        return "no jump" if self.limit > 1 else "jump"
+        return _outcome(1 / self.limit)
+
+    @property
+    def if_noise(self) -> str:
+        """What the loss does if the noise causes the jumps."""
+        return _outcome(self.noise)
+
+
+def _outcome(cause: float) -> str:
+    """cause: relative to the published optimiser's."""
+    return "as before" if cause == 1 else "jump" if cause > 1 else "no jump"
 
 
 INTERVENTIONS = {
@@ -61,6 +75,9 @@ INTERVENTIONS = {
     "b1 0.8": Intervention(b1=0.8),
     "4 x the batch": Intervention(batch=4.0),
     "1/4 of the batch": Intervention(batch=0.25),
+    "4 x the batch, twice the rate": Intervention(rate=2.0, batch=4.0),
+    "1/4 of the batch, half the rate": Intervention(rate=0.5, batch=0.25),
+    "other batches": Intervention(later=LATER),
 }
 
 
@@ -130,17 +147,19 @@ def rises(config, begun: list[Start], data) -> dict:
         by_epoch = {}
         for start in begun:
             if start.epoch not in by_epoch:
-                by_epoch[start.epoch] = _continued(programs[kind], start, change.rate, length)
+                by_epoch[start.epoch] = _continued(programs[kind], start, change, length)
         results[name] = np.array([_rise(start, by_epoch[start.epoch]) for start in begun])
     return results
 
 
-def _continued(program: jumps.Program, start: Start, rate: float, length: int) -> np.ndarray:
+def _continued(
+    program: jumps.Program, start: Start, change: Intervention, length: int
+) -> np.ndarray:
     """Mean losses [LEAD + 1, R] of the epochs from a start on."""
     state = jax.device_put(start.state)
-    state, losses = state._replace(lr_scale=rate * state.lr_scale), []
+    state, losses = state._replace(lr_scale=change.rate * state.lr_scale), []
     for epoch in range(start.epoch, start.epoch + LEAD + 1):
-        state, stats = program.call(state, program.rows(epoch * length))
+        state, stats = program.call(state, program.rows((epoch + change.later) * length))
         losses.append(np.asarray(stats["loss"]))
     return epoch_means(np.concatenate(losses), length)
 
@@ -153,7 +172,7 @@ def _rise(start: Start, means: np.ndarray) -> float:
 
 
 def table_rows(begun: list[Start], largest: dict) -> list[tuple]:
-    """Rows of text: what each intervention predicts, and how many seeds jump."""
+    """Rows of text: what is predicted of each intervention, and how many seeds jump."""
     jumping = np.array([start.jumps for start in begun])
     rows = []
     for name, values in largest.items():
@@ -162,7 +181,8 @@ def table_rows(begun: list[Start], largest: dict) -> list[tuple]:
             name,
             f"{change.limit:.2f}",
             f"{change.noise:.2f}",
-            change.prediction,
+            change.if_limit,
+            change.if_noise,
             *(f"{is_jump[group].sum()} of {group.sum()}" for group in (jumping, ~jumping)),
             ", ".join(f"{100 * value:.0f}" for value in values),
         ))  # fmt: skip

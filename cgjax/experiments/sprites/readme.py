@@ -219,23 +219,47 @@ def interventions_summary(record: list[dict], studies: dict) -> str:
     }
     by_setting = {setting: {} for setting in settings.values()}
     for name, rises in study["largest_rise"].items():
-        by_setting[settings[INTERVENTIONS[name].prediction]][name] = np.array(rises)
-    outcomes = []
-    for setting, changes in by_setting.items():
-        counts = [
-            f"{np.sum(rises > jumps.JUMP)} of {n} "
-            + ("with the published settings" if name == "none" else f"with {name}")
-            for name, rises in changes.items()
-        ]
-        largest = np.concatenate([100 * rises[rises > jumps.JUMP] for rises in changes.values()])
-        sizes = f" (by {largest.min():.0f} to {largest.max():,.0f} %)" if largest.size else ""
-        outcomes.append(f"{setting}{' and '.join(counts)}{sizes}")
+        change = INTERVENTIONS[name]
+        if change.if_limit == change.if_noise:
+            by_setting[settings[change.if_limit]][name] = rises
+    outcomes = [
+        setting
+        + " and ".join(counted_jumps(rises, name) for name, rises in changes.items())
+        + range_of_jumps(changes.values())
+        for setting, changes in by_setting.items()
+    ]
     return (
         f"{n} seeds train {LEAD + 1} epochs with another rate or momentum b1. {n_jumping} of them "
         f"start {LEAD} epoch before their first jump. The others have no jump after epoch "
         f"{LEAD + 1} and start at epoch {study['epochs'] // 2}. The loss then jumps in "
         f"{'; '.join(outcomes)}"
     )
+
+
+def interventions_noise(record: list[dict], studies: dict) -> str:
+    """Jumps with other sizes of the batch, which change the noise and leave the limit."""
+    study = studies["optimiser"]["interventions"]["largest_rise"]
+    return " and ".join(
+        f"{counted_jumps(study[name], name)}{range_of_jumps([study[name]])}"
+        for name in ("4 x the batch", "1/4 of the batch")
+    )
+
+
+def counted_jumps(rises: list[float], name: str) -> str:
+    """How many seeds jump with an intervention."""
+    n_jumps = np.sum(np.array(rises) > jumps.JUMP)
+    how = "with the published settings" if name == "none" else f"with {name}"
+    return f"{n_jumps} of {len(rises)} {how}"
+
+
+def range_of_jumps(by_change) -> str:
+    """The least and the largest rise of the losses that jump; "" if none does."""
+    rises = 100 * np.concatenate([np.array(rises) for rises in by_change])
+    rises = rises[rises > 100 * jumps.JUMP]
+    if not rises.size:
+        return ""
+    least, most = f"{rises.min():,.0f}", f"{rises.max():,.0f}"
+    return f" (by {least if least == most else f'{least} to {most}'} %)"
 
 
 def gradients(name: str):
@@ -316,6 +340,7 @@ TABLES = {
     "narrow": narrow,
     "seed_1_earlier": seed_1_earlier,
     "interventions": interventions_summary,
+    "interventions noise": interventions_noise,
     "gradients median": gradients("median"),
     "gradients largest": gradients("largest"),
 }

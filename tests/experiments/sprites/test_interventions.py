@@ -15,21 +15,24 @@ MEANS = np.array([[4.0, 4.0, 4.0], [2.0, 5.0, 3.0], [1.0, 3.0, 2.0], [1.5, 2.0, 
                   [3.0, 2.1, 1.8], [1.0, 2.5, 1.7]])  # fmt: skip
 
 
-def test_predictions_follow_from_the_limit():
+def test_predictions_follow_from_limit_and_noise():
     """38 / rate at b1 = 0.9 (Cohen et al. 2022); 78 and 18 at 0.95 and 0.8."""
     limits = [Intervention(b1=b1).limit * 38 for b1 in (0.9, 0.95, 0.8)]
     np.testing.assert_allclose(limits, [38, 78, 18])
     assert Intervention(rate=0.5).limit == pytest.approx(2)
-    predicted = [change.prediction for change in INTERVENTIONS.values()]
-    assert predicted == [
-        "as before",
-        "no jump",
-        "no jump",
-        "jump",
-        "jump",
-        "as before",
-        "as before",
-    ]
+    predicted = {name: (c.if_limit, c.if_noise) for name, c in INTERVENTIONS.items()}
+    assert predicted == {
+        "none": ("as before", "as before"),
+        "half the rate": ("no jump", "no jump"),
+        "b1 0.95": ("no jump", "no jump"),
+        "twice the rate": ("jump", "jump"),
+        "b1 0.8": ("jump", "jump"),
+        "4 x the batch": ("as before", "no jump"),
+        "1/4 of the batch": ("as before", "jump"),
+        "4 x the batch, twice the rate": ("jump", "as before"),
+        "1/4 of the batch, half the rate": ("no jump", "as before"),
+        "other batches": ("as before", "as before"),
+    }
 
 
 def test_only_the_batch_changes_the_noise_and_not_the_limit():
@@ -69,12 +72,14 @@ class State(NamedTuple):
 
 def test_rises_are_of_the_changed_rate_and_momentum(monkeypatch):
     """A program whose loss is the rate, doubled for each epoch, and infinite at b1 = 0.95."""
-    compiled = []
+    compiled, later = [], []
 
     def compile_program(config, how, length, data):
         compiled.append((how.b1, config.data.batch))
 
         def call(state, epoch):
+            later.append(epoch >= interventions.LATER)
+            epoch %= interventions.LATER
             scale = state.lr_scale * 2.0 ** (epoch - 3) * (np.inf if how.b1 == 0.95 else 1.0)
             return state, {"loss": np.tile(scale, (length, 1))}
 
@@ -87,24 +92,36 @@ def test_rises_are_of_the_changed_rate_and_momentum(monkeypatch):
     largest = interventions.rises(config, begun, None)
     assert compiled == [(0.9, 512), (0.95, 512), (0.8, 512), (0.9, 2048), (0.9, 128)]
     assert config.data.batch == 512
+    assert sum(later) == 2  # epochs with other batches
+    np.testing.assert_array_equal(largest["other batches"], largest["none"])
     np.testing.assert_allclose(largest["none"], [1.0, 1.0])  # 1, 2 after 4; 3, 6 after 4
     np.testing.assert_allclose(largest["twice the rate"], [1.0, 2.0])  # 2, 4; 6, 12 after 4
     np.testing.assert_allclose(largest["half the rate"], [1.0, 1.0])
     assert np.isinf(largest["b1 0.95"]).all()
     rows = interventions.table_rows(begun, largest | {"half the rate": np.zeros(2)})
-    assert rows[0][4:] == ("1 of 1", "1 of 1", "100, 100")
-    assert rows[1][1:] == ("2.00", "0.50", "no jump", "0 of 1", "0 of 1", "0, 0")
+    assert rows[0][5:] == ("1 of 1", "1 of 1", "100, 100")
+    assert rows[1][1:] == ("2.00", "0.50", "no jump", "no jump", "0 of 1", "0 of 1", "0, 0")
 
 
 def test_the_recorded_outcomes_are_those_that_the_readme_states():
-    """ "All predictions hold": each seed jumps, or does not, as the limit of stability predicts."""
+    """Changes of rate and momentum: all predictions hold. Of the batch: neither cause explains all.
+
+    The limit alone predicts no change, the noise alone that no seed and that every seed jumps.
+    """
     path = report.RECORD / "sprites" / "optimiser.json"
     study = json.loads(path.read_text())["interventions"]
     before = np.array([start["jumps"] for start in study["starts"]])
     expected = {"as before": before, "no jump": np.zeros(8, bool), "jump": np.ones(8, bool)}
-    for name, rises in study["largest_rise"].items():
-        is_jump = np.array(rises) > jumps.JUMP
-        np.testing.assert_array_equal(is_jump, expected[INTERVENTIONS[name].prediction])
+    is_jump = {name: np.array(rises) > jumps.JUMP for name, rises in study["largest_rise"].items()}
+    for name in ("none", "half the rate", "b1 0.95", "twice the rate", "b1 0.8"):
+        np.testing.assert_array_equal(is_jump[name], expected[INTERVENTIONS[name].if_limit])
+    assert 0 < is_jump["4 x the batch"].sum() < before.sum()
+    assert before.sum() < is_jump["1/4 of the batch"].sum() < 8
+    assert is_jump.keys() == INTERVENTIONS.keys() - {
+        "other batches",
+        "4 x the batch, twice the rate",
+        "1/4 of the batch, half the rate",
+    }  # the controls that have not run
 
 
 @pytest.mark.slow
