@@ -37,6 +37,8 @@ class Grid:
 
     def names(self, **positions: int) -> list[str]:
         """Names of the replicas at these positions on some axes; all replicas by default."""
+        if unknown := positions.keys() - self.axes.keys():
+            raise ValueError(f"no axis {min(unknown)!r}: there are {', '.join(self.axes)}")
         rows = np.arange(np.prod(self.shape)).reshape(self.shape)
         rows = rows[tuple(positions.get(name, slice(None)) for name in self.axes)].ravel()
         return names_of(tree.take(self.replicas(), rows), self.identity)

@@ -1,6 +1,7 @@
 """Replicas as a product of axes: values, streams, names, and arrays with an axis for each."""
 
 import numpy as np
+import pytest
 
 from cgjax.core.replicas import Grid
 
@@ -33,6 +34,8 @@ def test_names_at_positions():
     ]
     assert grid.names(scale=0) == ["seed 0, scale 1", "seed 3, scale 1"]
     assert grid.names(seed=1, scale=-1) == ["seed 3, scale 9.99999997e-07"]
+    with pytest.raises(ValueError, match="no axis 'scales': there are seed, scale"):
+        grid.names(scales=0)
 
 
 def test_arrays_by_axes():
