@@ -39,7 +39,14 @@ NOBODY = page.Runs([], [])
 def record(tmp_path_factory):
     folder = tmp_path_factory.mktemp("record")
     (folder / FAMILY).mkdir()
-    for name in ("B1-paper", "B8-paper", "B9-paper", "B11-paper", "B12-paper", "long-paper"):
+    for name in (
+        "B1-paper",
+        "B8-paper",
+        "B9-paper",
+        "B11-paper",
+        "B12-paper",
+        "long-paper-background",
+    ):
         shutil.copy(report.RECORD / FAMILY / f"{name}.json", folder / FAMILY)
     return folder
 
