@@ -222,7 +222,7 @@ TABLES = (
      }},
     # Images: means over ten seeds. "comp": new combinations of unseen images; "in": trained
     # combinations of unseen images. "mean additivity": over the splits, which is what the paper's
-    # numbers agree with. Magnitudes "as shares" were read as heights relative to the highest, and
+    # numbers of addition agree with. Magnitudes "as shares" were read as heights relative to the highest, and
     # divided by their sum.
     {**IMAGES, "metrics": {"addition_mnist": "{line}, d={column}: slope"},
      "where": "figure of values by distance", "columns": DISTANCES, "lines": {
@@ -604,7 +604,7 @@ MORE_ADDITIVE = (
     "most of our 1 - R2; with 50 images 0.9944 and 0.9954 are expected at distances 10 and 15 "
     "(paper: 0.9944 and 0.9950). Accuracies and magnitudes agree. No choice of the splits that "
     "are fitted and averaged comes within 0.001 of both numbers",
-    "the same networks with data.n_val=50",
+    "the metric 'mean additivity, half of the images', which other runs of these networks report",
 )
 CAUSES = {
     "cd_mnist.cd_2_d_10_mean_additivity": MORE_ADDITIVE,

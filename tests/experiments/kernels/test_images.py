@@ -153,6 +153,28 @@ def test_slopes_of_additive_outputs():
     assert arrays["is_anchor"].sum() == 2
 
 
+def test_means_of_all_samples_and_of_half_of_them(tiny, shown):
+    """Four training samples of each combination, and two of each set of other images."""
+
+    class Brightness:
+        def apply(self, variables, x, tap):
+            return variables["params"] * x.mean((1, 2, 3))
+
+    factors = np.array([1.0, -2.0], np.float32)  # one "network" per seed
+    of_all, of_half = study.averages(Brightness(), shown, factors, {})
+    for name, means in of_all.items():
+        for seed, sets in enumerate(shown.sets):
+            images, rows = getattr(sets, name)
+            x = np.asarray(study.show(shown, shown.pixels, images), np.float64)
+            f = factors[seed] * x.mean((1, 2, 3))
+            for row in range(81):
+                each = f[rows == row]
+                expected = (each.mean(), each[: len(each) // 2].mean()) if len(each) else (np.nan,)
+                found = (means[seed, row], of_half[name][seed, row])
+                np.testing.assert_allclose(found[: len(expected)], expected, rtol=1e-4)
+                assert np.isfinite(found[1]) == (len(each) > 0)
+
+
 def test_a_run_writes_its_numbers_and_figures(tiny, tmp_path):
     metrics, arrays, _ = run.run(tiny, tmp_path)
     assert len(metrics["extrapolation, d=0: slope"]["values"]) == 2
@@ -166,6 +188,9 @@ def test_a_run_writes_its_numbers_and_figures(tiny, tmp_path):
     assert len(fits.splits) == 5
     additivity = metrics["extrapolation, d=0: mean additivity"]["values"]
     np.testing.assert_allclose(additivity, fits.r2.mean(axis=1), rtol=1e-6)
+    assert (
+        metrics["extrapolation, d=0: mean additivity, half of the images"]["values"] != additivity
+    )
     opened = run.load(tiny, tmp_path)  # the one task at its one distance
     blank = np.zeros((3, 28, 28, 2), np.float32)
     outputs = opened.predict(jax.tree.map(lambda leaf: leaf[0], opened.params), blank)

@@ -66,6 +66,7 @@ class Trained(NamedTuple):
 
     images: Images
     outputs: dict  # sample set -> mean output [seeds, N], nan where a combination has no samples
+    halves: dict  # the same, of the first half of each combination's samples
     scores: dict  # "comp mse" -> [seeds], after training
     history: dict
     params: dict  # leaves [seeds, ...]
@@ -151,9 +152,9 @@ def run(config, images: Images, workdir, name: str) -> Trained:
     start = train.initial(experiment, settings)
     initial = parallel.fetch((start.params, start.extra))
     params, extra = parallel.fetch((state.params, state.extra))
-    outputs = averages(network(config), images, params, extra)
+    outputs, halves = averages(network(config), images, params, extra)
     scores = {k: v[-1] for k, v in history["eval"].items() if k != "step"}
-    return Trained(images, outputs, scores, history, params, extra, initial)
+    return Trained(images, outputs, halves, scores, history, params, extra, initial)
 
 
 def in_steps(config, images: Images):
@@ -262,22 +263,35 @@ def tapped_outputs(model, images: Images, params, extra, pixels, samples, taps=(
     return layers[0] if taps == (None,) else layers
 
 
-def averages(model, images: Images, params, extra) -> dict:
-    """Mean output by sample set: [seeds, N], nan where a combination has no samples."""
+def averages(model, images: Images, params, extra) -> tuple[dict, dict]:
+    """Mean outputs of all samples, and of the first half of each combination's samples.
+
+    Both by sample set: [seeds, N], nan where a combination has no samples.
+    """
     n_combinations = len(images.task.x)
     pixels = jnp.asarray(images.pixels)
     compiled = jax.jit(functools.partial(tapped_outputs, model, images))
-    by_set = {}
+    of_all, of_half = {}, {}
     for name in inputs.ImageSets._fields:
-        rows = getattr(images.sets[0], name).combination
-        counts = np.bincount(rows, minlength=n_combinations)
-        means = []
-        for i, sets in enumerate(images.sets):
-            f = compiled(*tree.take((params, extra), i), pixels, getattr(sets, name).images)
-            total = np.bincount(rows, np.asarray(f, np.float64), n_combinations)
-            means.append(total / np.where(counts, counts, np.nan))
-        by_set[name] = np.stack(means)
-    return by_set
+        rows = getattr(images.sets[0], name).combination  # the same for every seed
+        f = np.stack([
+            compiled(*tree.take((params, extra), i), pixels, getattr(sets, name).images)
+            for i, sets in enumerate(images.sets)
+        ])  # fmt: skip
+        in_half = np.zeros(len(rows), bool)
+        for combination in np.unique(rows):
+            place = np.flatnonzero(rows == combination)
+            in_half[place[: -(-len(place) // 2)]] = True
+        of_all[name] = means_of_groups(f, rows, n_combinations)
+        of_half[name] = means_of_groups(f[:, in_half], rows[in_half], n_combinations)
+    return of_all, of_half
+
+
+def means_of_groups(values: np.ndarray, group: np.ndarray, n_groups: int) -> np.ndarray:
+    """Means [..., n_groups] of values [..., n] by group [n], in float64; nan for empty groups."""
+    counts = np.bincount(group, minlength=n_groups)
+    total = [np.bincount(group, np.asarray(row, np.float64), n_groups) for row in values]
+    return np.stack(total) / np.where(counts, counts, np.nan)
 
 
 N_SAMPLES = 11  # of each combination in similarities, as in the paper
@@ -366,7 +380,10 @@ def analyse(config, trained: Trained) -> tuple[dict, dict]:
     fit = fit_additive(task, trained.outputs)
     arrays |= {"labels": fit.labels, "coefficients": fit.coefficients}
     metrics["additivity"] = fit.r2[:, list(fit.splits).index("comp")]
-    metrics["mean additivity"] = fit.r2.mean(axis=1)  # the paper's numbers agree with this mean
+    metrics["mean additivity"] = fit.r2.mean(axis=1)  # the paper's numbers of addition agree
+    # How much of the rest is noise: means over half of the images have twice the variance.
+    half = fit_additive(task, trained.halves)
+    metrics["mean additivity, half of the images"] = half.r2.mean(axis=1)
     metrics |= values(task, fit, arrays)
     arrays |= kernels(config, trained)
     layer = config.eval.layer
