@@ -32,14 +32,14 @@ def programs(config, folder, monkeypatch) -> list[str]:
     """Every program that the row trains, in order."""
     texts, original = [], train.train_shares
 
-    def noted(members):
+    def noted(members, *rest):
         with monkeypatch.context() as patch:
             patch.setattr(jax, "jit", JIT)
             patch.setattr(jax, "vmap", VMAP)
             texts.append(
                 together._program_text(program.SetUp(members[0].experiment, members[0].config))
             )
-        return original(members)
+        return original(members, *rest)
 
     with nothing_compiles(), monkeypatch.context() as patch:
         patch.setattr(train, "train_shares", noted)

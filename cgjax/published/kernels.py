@@ -222,8 +222,8 @@ TABLES = (
      }},
     # Images: means over ten seeds. "comp": new combinations of unseen images; "in": trained
     # combinations of unseen images. "mean additivity": over the splits, which is what the paper's
-    # numbers of addition agree with. Magnitudes "as shares" were read as heights relative to the highest, and
-    # divided by their sum.
+    # numbers of addition agree with. Magnitudes "as shares" were read as heights relative to the
+    # highest, and divided by their sum.
     {**IMAGES, "metrics": {"addition_mnist": "{line}, d={column}: slope"},
      "where": "figure of values by distance", "columns": DISTANCES, "lines": {
          "extrapolation": (0.554, 0.605, 0.692, 0.747, 0.776),

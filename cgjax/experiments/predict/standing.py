@@ -216,7 +216,8 @@ def against_outcome(table: Table, with_differences: bool = True) -> dict:
             if inside.sum() >= LEAST:
                 numbers[f"{p}: tau, {block}"] = stats.kendall_tau_b(x[inside], y[inside])
         if np.ptp(x) > 0 and np.ptp(y) > 0:
-            numbers[f"{p}: r2"] = np.corrcoef(x, y)[0, 1] ** 2
+            scaled = (values / np.abs(values).max() for values in (x, y))  # squares may overflow
+            numbers[f"{p}: r2"] = np.corrcoef(*scaled)[0, 1] ** 2
     for first, second in itertools.combinations(has, 2) if with_differences else ():
         rows = has[first] & has[second]
         both = [correlation(p, rows) for p in (first, second)]

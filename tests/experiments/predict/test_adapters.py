@@ -92,12 +92,13 @@ def test_the_list_of_pairs_is_that_of_the_full_size(row):
         part.train.seeds = (0,)
         try:
             settings = adapters.settings_of(part)
+            program = adapters.build(part, settings)
+            subjects = program.make().subjects
         except BadInput:
             absent.add({"minilm": "language"}.get(name.split("_")[0], name.split("_")[0]))
             continue
-        program = adapters.build(part, settings)
         block = program.block or settings.family
-        names += [f"{block}/{subject.task}/{subject.model}" for subject in program.make().subjects]
+        names += [f"{block}/{subject.task}/{subject.model}" for subject in subjects]
     listed = run.NAMES.read_text().split()
     blocks = {name.partition("/")[0] for name in names}
     assert sorted(names) == [name for name in listed if name.partition("/")[0] in blocks]

@@ -166,6 +166,15 @@ def test_the_standing_finds_the_order_that_was_made():
     assert stand["loss: pairs needed"] > 24
 
 
+@pytest.mark.parametrize("unit", [1e300, 1e-300])
+def test_the_correlation_with_the_outcome_has_no_unit(unit):
+    table = standing.Table.of(standing.collect(made_up()))
+    numbers = table.numbers | {"loss": unit * table.numbers["loss"]}
+    scaled = standing.against_outcome(table._replace(numbers=numbers))
+    expected = standing.against_outcome(table)["loss: r2"]
+    assert expected > 0 and scaled["loss: r2"] == pytest.approx(expected, rel=1e-6)
+
+
 def test_pairs_that_do_not_fit_are_recorded_and_not_counted():
     pairs = made_up()
     unfit = [p if p.model != "m3" else Pair(**{**vars(p), "known": 0.5}) for p in pairs]
