@@ -136,7 +136,7 @@ def additivity_sentence(record: list[dict], studies: dict) -> str:
 
 
 def additivity_of_contexts(record: list[dict], studies: dict) -> str:
-    """By how much ConvNets are more additive than the paper's on CD-1 and CD-2: least and most."""
+    """Ours less the paper's mean additivity of ConvNets on CD-1 and CD-2: least and most."""
     gaps = differences(record, ("cd_mnist",), "mean additivity")
     gaps = [gap for name, gap in gaps.items() if not name.startswith("cd_mnist, cd_3")]
     return f"{min(gaps):.3f} to {max(gaps):.3f} in all {len(gaps)} recorded cells"

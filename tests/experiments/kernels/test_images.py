@@ -170,9 +170,9 @@ def test_means_of_all_samples_and_of_half_of_them(tiny, shown):
             for row in range(81):
                 each = f[rows == row]
                 expected = (each.mean(), each[: len(each) // 2].mean()) if len(each) else (np.nan,)
-                found = (means[seed, row], of_half[name][seed, row])
-                np.testing.assert_allclose(found[: len(expected)], expected, rtol=1e-4)
-                assert np.isfinite(found[1]) == (len(each) > 0)
+                both = (means[seed, row], of_half[name][seed, row])
+                np.testing.assert_allclose(both[: len(expected)], expected, rtol=1e-4)
+                assert np.isfinite(both[1]) == (len(each) > 0)
 
 
 def test_a_run_writes_its_numbers_and_figures(tiny, tmp_path):

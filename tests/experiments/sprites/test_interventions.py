@@ -106,7 +106,8 @@ def test_rises_are_of_the_changed_rate_and_momentum(monkeypatch):
 def test_the_recorded_outcomes_are_those_that_the_readme_states():
     """Changes of rate and momentum: all predictions hold. Of the batch: neither cause explains all.
 
-    The limit alone predicts no change, the noise alone that no seed and that every seed jumps.
+    The limit alone predicts no change. The noise alone predicts no jump with four times the batch,
+    and more jumps with a quarter of it.
     """
     path = report.RECORD / "sprites" / "optimiser.json"
     study = json.loads(path.read_text())["interventions"]

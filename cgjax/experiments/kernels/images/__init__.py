@@ -380,8 +380,8 @@ def analyse(config, trained: Trained) -> tuple[dict, dict]:
     fit = fit_additive(task, trained.outputs)
     arrays |= {"labels": fit.labels, "coefficients": fit.coefficients}
     metrics["additivity"] = fit.r2[:, list(fit.splits).index("comp")]
-    metrics["mean additivity"] = fit.r2.mean(axis=1)  # the paper's numbers of addition agree
-    # How much of the rest is noise: means over half of the images have twice the variance.
+    metrics["mean additivity"] = fit.r2.mean(axis=1)  # our reading of the paper's figure
+    # Measures how much of the rest is noise: means over half of the images have twice as much.
     half = fit_additive(task, trained.halves)
     metrics["mean additivity, half of the images"] = half.r2.mean(axis=1)
     metrics |= values(task, fit, arrays)
