@@ -65,11 +65,24 @@ TUNED = {  # kernel size, input channels, output channels
     (3, 64, 128): Tuning(DEEPER, DEEPER),
     (3, 128, 128): Tuning(DEEPER, DEEPER),
     (5, 2, 32): Tuning(Launch(128, 32, 2, 4, 1, 128, 32), weights=Launch(64, 32, 2, 4, 1, 528, 32)),
+    (5, 4, 32): Tuning(
+        forward=Launch(128, 32, 4, 4, 1, 128, 8), weights=Launch(64, 32, 4, 4, 1, 132, 32)
+    ),
     (5, 16, 32): Tuning(weights=Launch(64, 32, 16, 2, 1, 264), by_rows=True),
-    (5, 32, 32): Tuning(weights=Launch(64, 32, 32, 4, 1, 264, 4)),
-    (5, 32, 64): Tuning(weights=Launch(64, 64, 32, 4, 2, 264, 4)),
+    (5, 32, 32): Tuning(
+        forward=Launch(256, 32, 32, 4, 3, 128),
+        back=Launch(256, 32, 32, 4, 3, 128),
+        weights=Launch(64, 32, 32, 4, 1, 264, 4),
+    ),
+    (5, 32, 64): Tuning(
+        forward=Launch(256, 64, 32, 4, 3, 128),
+        back=Launch(256, 32, 32, 8, 3, 128),
+        weights=Launch(64, 64, 32, 4, 1, 264, 4),
+    ),
     (5, 64, 64): Tuning(
-        Launch(128, 32, 64, 4, 3, 128), DEEP._replace(tile=128), Launch(32, 64, 64, 4, 3, 264, 2)
+        forward=Launch(256, 64, 32, 4, 3, 128),
+        back=Launch(128, 64, 32, 4, 3, 128),
+        weights=Launch(32, 64, 64, 4, 2, 264, 4),
     ),
 }
 
