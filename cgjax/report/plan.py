@@ -5,7 +5,7 @@ it needs those that the claim names. A recorded run is extended by seeds if a co
 config; else the plan has a new run, which replaces it. The number of seeds is the verdict's
 (`published.verdict`), or the published one if no verdict states a number.
 
-Times are recorded ones, in proportion to seeds, tasks, distances and lengths. They are upper
+Times are recorded ones, in proportion to seeds, tasks, image sizes and lengths. They are upper
 bounds: several seeds of one program share its time, and many recorded runs shared their device.
 """
 
@@ -33,6 +33,8 @@ PROPORTIONAL = (
 # own; the others are values that a search tries, and seeds of what is searched.
 CELLS = ("data.tasks", "data.distances")
 CHOSEN = (*CELLS, "masks.seeds", *configs.SEARCHED)
+# Of a composed image of three digits, each shifted by the distance; of two, it is an upper bound.
+DIGIT_COLUMNS = 28
 STAGES = (
     ("train.steps", "train.epochs"),
     ("masks.epochs", "masks.layers", "masks.lrs", "masks.s0s", "masks.seeds"),
@@ -498,6 +500,9 @@ def _ratio(old, new) -> float:
 
 
 def _size(key: str, value) -> float:
+    """How much work a value makes, up to a factor."""
+    if key == "data.distances":
+        return sum(DIGIT_COLUMNS + 2 * distance for distance in value)
     if isinstance(value, tuple):
         return len(value)
     return value**2 if key == "data.image_size" else value

@@ -45,6 +45,7 @@ def value_and_grads(form, x, kernel):
         (3, 2, 1, 32, 16, SMALL),
         pytest.param(5, 1, 0, 3, 32, SMALL, marks=pytest.mark.slow),
         (3, 1, 1, 3, 16, TOGETHER),
+        (5, 1, 0, 3, 32, None),
     ],
 )
 def test_two_networks_at_once(size, stride, padding, c, out, tuning):
@@ -58,6 +59,12 @@ def test_two_networks_at_once(size, stride, padding, c, out, tuning):
     )
     for one, other in zip(kernel_values, value_and_grads(direct, x, kernel)):
         np.testing.assert_allclose(one, other, atol=3e-6 * np.abs(other).max())
+
+
+@pytest.mark.parametrize("channels, padded", [(2, 2), (3, 4), (9, 16), (16, 16)])
+def test_composed_digits_keep_few_channels(channels, padded):
+    """The ConvNet's first layer: products take several taps, so channels are not padded to 16."""
+    assert conv_kernel._filled(5, channels, 32, None)[0] == padded
 
 
 def test_bfloat16_operands_float32_sums():

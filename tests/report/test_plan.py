@@ -101,6 +101,20 @@ def test_every_mask_takes_its_time(record):
         assert seconds == pytest.approx(200.0), key
 
 
+def test_wide_images_take_longer(record):
+    """Composed images of 28 + 2 x 20 columns, and distances 0 and 20 one after the other."""
+    config = configs.load("kernels:cd_mnist,paper", {"data.tasks": "cd_1", "data.distances": "0"})
+    seeds = tuple(config.train.seeds)
+    write(record, "cd_mnist", [0.9] * len(seeds), family="kernels", wall_s=140.0)
+    path = record / "kernels" / "cd_mnist-paper.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"config": config.to_dict()}))
+    times = plans.Times(record, "1x cpu")
+    for distances, expected in (("0", 140.0), ("20", 340.0), ("0,20", 480.0)):
+        cell = (("data.tasks", "cd_1"), ("data.distances", distances))
+        target = plans.Target("kernels", "cd_mnist", "paper", "", cell)
+        assert times.of(target, seeds)[0] == pytest.approx(expected), distances
+
+
 def test_what_no_seeds_decide_is_said(record):
     write(record, "regularised_random", [0.5, 1.2, 0.87, 0.2, 1.4])
     runs, left = planned(record)
