@@ -34,7 +34,8 @@ def _r2_per_output(y, yhat):
     if y.ndim != 2:
         raise ValueError(f"R2 needs y and yhat [n, outputs], got {y.shape}")
     rss = jnp.sum(jnp.square(y - yhat), axis=0)
-    tss = jnp.sum(jnp.square(y), axis=0) - jnp.square(jnp.sum(y, axis=0)) / len(y)
+    apart = y - jnp.mean(y, axis=0, keepdims=True)  # else the squares of a large mean would cancel
+    tss = jnp.sum(jnp.square(apart), axis=0) - jnp.square(jnp.sum(apart, axis=0)) / len(y)
     varies = ~(jnp.abs(tss) <= NEGLIGIBLE)  # True for NaN, so that its R2 is NaN, not 0
     score = jnp.where(varies, 1 - rss / jnp.where(varies, tss, 1), 0)
     return jnp.where(rss <= NEGLIGIBLE, 1, score), tss

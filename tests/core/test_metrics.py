@@ -40,6 +40,20 @@ def test_r2_of_perfect_mean_and_worse_predictions():
         np.testing.assert_allclose(r2(y, 2 * mean - y), -3, rtol=1e-4)
 
 
+def test_r2_of_targets_far_from_zero():
+    """In float32 the sum of squares of such targets has fewer digits than their variance needs."""
+    rng = np.random.default_rng(1)
+    y = (1000 + rng.normal(0, 0.1, size=(200, 7))).astype(np.float32)
+    yhat = (y + rng.normal(0, 0.03, size=y.shape)).astype(np.float32)
+    exact, error = y.astype(float), y.astype(float) - yhat
+    rss, tss = np.sum(error**2, axis=0), np.sum((exact - exact.mean(axis=0)) ** 2, axis=0)
+    for r2, expected in (
+        (metrics.r2_variance_weighted, 1 - rss.sum() / tss.sum()),
+        (metrics.r2_uniform, np.mean(1 - rss / tss)),
+    ):
+        np.testing.assert_allclose(jax.jit(r2)(y, yhat), expected, rtol=1e-5)
+
+
 def test_outputs_that_never_vary():
     y = np.zeros((10, 3), np.float32)
     y[:, 0] = np.arange(10)
