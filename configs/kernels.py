@@ -269,7 +269,7 @@ TIMES = {
               **_SAME},
     "images": {"default": "minutes on two CPU cores", "smoke": "seconds, mostly compiling",
                "fast": "7 minutes for each task and distance on one H200 (ResNet 1.5 to 3, ViT 8)",
-               "paper": "MNIST: 4 to 17 minutes for each task and distance on one H200, the longer "
+               "paper": "MNIST: 3 to 17 minutes for each task and distance on one H200, the longer "
                         "ones beside other runs; ResNet 18 and ViT 42, scaled by seeds"},
 }  # fmt: skip
 
