@@ -33,6 +33,7 @@ PROPORTIONAL = (
 # own; the others are values that a search tries, and seeds of what is searched.
 CELLS = ("data.tasks", "data.distances")
 CHOSEN = (*CELLS, "masks.seeds", *configs.SEARCHED)
+EVERY = ("eval.every", "eval.epochs")  # the time between scores
 # Of a composed image of three digits, each shifted by the distance; of two, it is an upper bound.
 DIGIT_COLUMNS = 28
 STAGES = (
@@ -448,6 +449,8 @@ class Times:
                 elsewhere.append((seconds, text))
             elif PART_OF_THE_TIME.search(entry.get("note") or ""):
                 at_least.append((seconds, f"at least: {text}, the time of a part"))
+            elif _scores_more(recorded, config):
+                at_least.append((seconds, f"at least: {text}, with fewer scores"))
             else:
                 here.append((seconds, text))
         if here or at_least:
@@ -481,6 +484,18 @@ def _work_ratio(old, new) -> float | None:
     if not after.keys() <= before.keys():
         return None
     return sum(_ratio(before[name], after[name]) for name in after) / len(before)
+
+
+def _scores_more(old, new) -> bool:
+    """Whether a part of `new` is scored more often than in `old`, or on more samples."""
+    recorded = dict(configs.parts(old))
+    for name, settings in configs.parts(new):
+        before, after = dict(leaves(recorded[name])), dict(leaves(settings))
+        for key in before.keys() & after.keys():
+            more_often = key in EVERY and after[key] < before[key]
+            if more_often or (key.startswith("eval.n_") and after[key] > before[key]):
+                return True
+    return False
 
 
 def _ratio(old, new) -> float:

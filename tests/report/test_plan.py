@@ -115,6 +115,16 @@ def test_wide_images_take_longer(record):
         assert times.of(target, seeds)[0] == pytest.approx(expected), distances
 
 
+def test_a_run_with_fewer_scores_tells_the_least_time(record):
+    """`default` scores once, on few samples; `paper` scores every 40 steps on more."""
+    write(record, "overlaid", [0.9] * 5, family="resistance", size="default", wall_s=100.0)
+    times = plans.Times(record, "1x cpu")
+    for size, says in (("paper", "at least: "), ("default", "")):
+        target = plans.Target("resistance", "overlaid", size, "", parts=("overlaid",))
+        seconds, source = times.of(target, tuple(range(5)))
+        assert seconds == pytest.approx(100.0) and source.startswith(f"{says}overlaid, default")
+
+
 def test_what_no_seeds_decide_is_said(record):
     write(record, "regularised_random", [0.5, 1.2, 0.87, 0.2, 1.4])
     runs, left = planned(record)
