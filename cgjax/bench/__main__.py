@@ -20,6 +20,7 @@ FAMILIES = {
     "coverage": ("coverage", "run"),
     "wait": ("wait", "run"),
     "growth": ("growth", "run"),
+    "launches": ("launches", "run"),
 }  # name: module and function
 FIXED = ("support", "wait", "growth")  # that have no batch and no steps
 

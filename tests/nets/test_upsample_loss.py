@@ -39,7 +39,7 @@ def plain(x, convs, rows, images, weights):
 
 @pytest.mark.slow
 def test_devices_with_images_of_their_own_agree_with_drawn_images(monkeypatch):
-    monkeypatch.setattr(upsample_loss, "_launch", lambda: (SMALL, True))
+    monkeypatch.setattr(upsample_loss, "_launch", lambda channels: (SMALL, True))
     rng = np.random.default_rng(0)
     x = np.maximum(rng.normal(size=(SLOTS, BATCH, N, N, C)), -0.9)  # as after an ELU
     convs = [

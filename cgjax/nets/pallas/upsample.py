@@ -41,7 +41,7 @@ class Launch(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """Launch settings of the kernels; warps are for 32 channels, wider stages get more.
+    """Launch settings of the kernels.
 
     stage_mix: the last inner stage, which also multiplies by the last kernel. few_back: backward
     pass of stages with at most FEW rows, where larger tiles would leave a GPU idle.
@@ -60,9 +60,26 @@ class Tuning(NamedTuple):
     loss: Launch = Launch(64, 2)
 
 
-# The fastest settings measured on an H200, kernel by kernel or in a training step.
+# The fastest settings measured on an H200, kernel by kernel or in a training step, for stages of 16
+# and 32 channels. For 64 channels only the warps were measured: these pipelines do not fit into
+# shared memory. `python -m cgjax.bench launches` measures others.
 TUNED = Tuning()
+WIDE = Tuning(
+    stage=Launch(warps=8),
+    narrow_stage=Launch(warps=8),
+    stage_mix=Launch(warps=8),
+    narrow_mix=Launch(warps=8, early=True),
+    stage_back=Launch(warps=8),
+    narrow_back=Launch(warps=8),
+    few_back=Launch(32, 8),
+    last_back=Launch(warps=8),
+)
 FEW = 8
+
+
+def tuned(channels: int) -> Tuning:
+    """The settings for a decoder of so many channels."""
+    return TUNED if channels <= 32 else WIDE
 
 
 def supports(channels: int, out_channels: int, kernel: int, activation: str) -> bool:
@@ -72,9 +89,10 @@ def supports(channels: int, out_channels: int, kernel: int, activation: str) -> 
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def upsample_stack(x: jax.Array, convs, tuning: Tuning = TUNED, interpret: bool = False):
+def upsample_stack(x: jax.Array, convs, tuning: Tuning | None = None, interpret: bool = False):
     """Stages of a decoder: x [B,n,n,c], convs [(kernel [2,2,c,o], bias [o]), ...] -> images.
 
+    tuning: default: `tuned` of the channels.
     ELU follows every stage except the last. Activations have the dtype of x. n is a power of two;
     there are two or more stages. The images are float32 [B, 2^stages n, 2^stages n, o], o <= 4.
     """
@@ -82,12 +100,14 @@ def upsample_stack(x: jax.Array, convs, tuning: Tuning = TUNED, interpret: bool 
 
 
 def _stack_forward(x, convs, tuning, interpret, keeps=True):
+    tuning = tuning or tuned(x.shape[-1])
     mixed, hidden = to_mixed(x, convs, tuning, interpret, keeps)
     image = last_stage(mixed, all_biases(convs), convs[-1][1].size, tuning, interpret)
     return image.transpose(3, 1, 2, 0), (hidden, convs)
 
 
 def _stack_backward(tuning, interpret, saved, grad):
+    tuning = tuning or tuned(saved[0][0].shape[-1])
     return from_images(grad.transpose(3, 1, 2, 0), *saved, tuning, interpret)
 
 
@@ -163,13 +183,11 @@ def mesh_in_use():
 # --- launches ----------------------------------------------------------------------------------
 
 
-def call(body, arguments, grid, out_shape, launch, channels, interpret):
+def call(body, arguments, grid, out_shape, launch: Launch, interpret):
     """Run one kernel; program ids have the axes of `grid`."""
-    warps = launch.warps * max(1, channels // 32)
-    stages = launch.stages if channels <= 32 else 1  # more do not fit into shared memory
     with interpreted(interpret):
         body = partial(body, size=launch.tile)
-        return run.launch(body, arguments, grid, out_shape, warps, stages, interpret)
+        return run.launch(body, arguments, grid, out_shape, launch.warps, launch.stages, interpret)
 
 
 def _by_width(x, wide: Launch, narrow: Launch) -> Launch:
@@ -192,7 +210,7 @@ def stage(x, kernel, biases, number, last_kernel, keeps, tuning, interpret):
         shapes = [mixed, *shapes] if keeps else [mixed]
     grid = (n, pl.cdiv(images, launch.tile))
     body = partial(bodies.stage_body, number=number, early=launch.early)
-    return call(body, arguments, grid, shapes, launch, c, interpret)
+    return call(body, arguments, grid, shapes, launch, interpret)
 
 
 def last_stage(mixed, biases, out, tuning, interpret):
@@ -207,7 +225,7 @@ def last_stage(mixed, biases, out, tuning, interpret):
     grid = (out, n, pl.cdiv(images, launch.tile) * (n // span))
     shape = ShapeDtypeStruct((out * 4 * n * n, images), FLOAT)
     arguments = (mixed.reshape(-1, images), biases)
-    return call(body, arguments, grid, shape, launch, 1, interpret).reshape(out, 2 * n, 2 * n, -1)
+    return call(body, arguments, grid, shape, launch, interpret).reshape(out, 2 * n, 2 * n, -1)
 
 
 def stage_back(grad, x, kernel, through_elu, tuning, interpret):
@@ -223,7 +241,7 @@ def stage_back(grad, x, kernel, through_elu, tuning, interpret):
     parts = ShapeDtypeStruct((*grid, kernel.size + c), FLOAT)
     body = partial(bodies.back_body, through_elu=through_elu)
     shapes = (ShapeDtypeStruct(x.shape, x.dtype), parts)
-    dx, parts = call(body, (grad, x, kernel), grid, shapes, launch, c, interpret)
+    dx, parts = call(body, (grad, x, kernel), grid, shapes, launch, interpret)
     total = jnp.sum(parts, axis=(0, 1))
     return dx, total[kernel.size :], total[: kernel.size].reshape(kernel.shape)
 
@@ -238,9 +256,7 @@ def last_stage_back(grad, y, last_kernel, tuning, interpret):
     grid = (n, pl.cdiv(images, launch.tile))
     parts = ShapeDtypeStruct((*grid, taps + c + COLUMNS // 4), FLOAT)
     shapes = (ShapeDtypeStruct(y.shape, y.dtype), parts)
-    dx, parts = call(
-        bodies.last_back_body, (grad, y, last_kernel), grid, shapes, launch, c, interpret
-    )
+    dx, parts = call(bodies.last_back_body, (grad, y, last_kernel), grid, shapes, launch, interpret)
     total = jnp.sum(parts, axis=(0, 1))
     d_kernel, d_sum, d_bias = jnp.split(total, (taps, taps + c))
     return dx, d_sum, d_kernel.reshape(2, 2, c, -1)[..., :out], d_bias[:out]

@@ -30,7 +30,7 @@ def summed_loss(pixel: Pixel, x, convs, rows, images, weights) -> jax.Array:
     `pixel`: rows [R, size, B] for each row of pixels, images [I, B] for each image.
     Each of several devices takes its own images, as in `upsample.over_devices`.
     """
-    loss = partial(_loss, pixel, *_launch())
+    loss = partial(_loss, pixel, *_launch(x.shape[-1]))
     mesh = kernels.mesh_in_use()
     if mesh is not None and mesh.size > 1 and kernels.splits(x.shape[1]):
         specs = P(None, "data"), P(), P(None, None, "data"), P(None, "data"), P("data")
@@ -38,9 +38,9 @@ def summed_loss(pixel: Pixel, x, convs, rows, images, weights) -> jax.Array:
     return jnp.sum(loss(x, convs, rows, images, weights))
 
 
-def _launch():
+def _launch(channels):
     """Launch settings, and whether to interpret the kernels."""
-    return kernels.TUNED, False
+    return kernels.tuned(channels), False
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
@@ -91,7 +91,7 @@ def last_stage_loss(pixel, mixed, biases, out, rows, images, weights, tuning, in
     )
     flat = [array.reshape(-1, batch) for array in (mixed, rows, images, weights)]
     arguments = (flat[0], biases, *flat[1:])
-    grad, parts = kernels.call(body, arguments, grid, shapes, launch, 1, interpret)
+    grad, parts = kernels.call(body, arguments, grid, shapes, launch, interpret)
     return jnp.sum(parts), grad.reshape(slots, out, 2 * n, 2 * n, batch)
 
 

@@ -122,7 +122,7 @@ def rows_seen(monkeypatch):
         return loss(pixel, tuning, interpret, x, *rest)
 
     monkeypatch.setattr(upsample, "upsample_stack", upsample_stack)
-    monkeypatch.setattr(upsample_loss, "_launch", lambda: (tuning, True))
+    monkeypatch.setattr(upsample_loss, "_launch", lambda channels: (tuning, True))
     monkeypatch.setattr(upsample_loss, "_loss", summed)
     return seen
 
