@@ -66,7 +66,7 @@ CLAIMS = {
     "two_blocks_of_addition_stay_apart": {
         "kind": "finding",
         "sentence": "On addition, where no known combination joins two blocks of values, networks "
-        "of the least and of the greatest width do not compose across the blocks",
+        "of the least and of the greatest width do not compose across the blocks (R2 below 0.8)",
         "where": _WHERE,
         "each": _BOTH,
         "chains": [
@@ -77,7 +77,7 @@ CLAIMS = {
     "two_blocks_of_modules_stay_apart": {
         "kind": "finding",
         "sentence": "Where no known combination joins two blocks of modules, networks do not "
-        "compose across the blocks",
+        "compose across the blocks (R2 below 0.8)",
         "where": _WHERE,
         "each": _BOTH,
         "chains": [[0.8, ("teacher", "teacher_{0}/blocks, all known: held-out R2")]],
@@ -85,13 +85,14 @@ CLAIMS = {
     "two_blocks_of_sprites_compose": {
         "kind": "finding",
         "sentence": "On sprites an MLP composes across blocks that no known combination joins "
-        "(R2 above 0.5)",
+        "(R2 above 0.8)",
         "where": _WHERE,
-        "chains": [[("sprites", "sprites_mlp/blocks, all known: held-out R2"), 0.5]],
+        "chains": [[("sprites", "sprites_mlp/blocks, all known: held-out R2"), 0.8]],
     },
     "one_bridge_of_addition_is_not_enough": {
         "kind": "finding",
-        "sentence": "On addition one combination that joins two blocks helps, and does not suffice",
+        "sentence": "On addition one combination that joins two blocks raises R2 across them and "
+        "does not suffice (R2 below 0.8)",
         "where": _WHERE,
         "each": _BOTH,
         "chains": [
@@ -104,8 +105,8 @@ CLAIMS = {
     },
     "bridges_of_modules_help": {
         "kind": "finding",
-        "sentence": "Sets of one size compose better across blocks of modules if more of their "
-        "combinations join the blocks",
+        "sentence": "Of sets of one size, the one in which the most combinations join two blocks "
+        "of modules has a higher R2 across them than the one without any",
         "where": _WHERE,
         "each": _BOTH,
         "chains": [
@@ -117,7 +118,8 @@ CLAIMS = {
     },
     "permuted_targets_do_not_carry_over": {
         "kind": "finding",
-        "sentence": "With targets permuted over combinations nothing composes, whatever is known",
+        "sentence": "With targets permuted over combinations nothing composes, though all that can "
+        "be trained is known (R2 below 0.8)",
         "where": _WHERE,
         "each": (
             ("addition", "mlp"),

@@ -91,8 +91,25 @@ def taus(record: list[dict], studies: dict) -> str:
     listed = ", ".join(f"{value:.2f} with {name}" for name, value in values.items())
     largest = max(values.values(), key=abs)
     return (
-        f"Kendall's tau-b is {listed}. Without any relation its standard error is {error:.2f}: the "
-        f"largest of the {len(values)} is {abs(largest) / error:.1f} standard errors from 0"
+        f"Over {n} cells Kendall's tau-b of OOD R2 is {listed}. Without any relation its standard "
+        f"error is {error:.2f}: the largest of the {len(values)} is {abs(largest) / error:.1f} "
+        "standard errors from 0"
+    )
+
+
+def striped(record: list[dict], studies: dict) -> str:
+    """The decoders whose median OOD nMSE stripes lower or raise (`table`, donut, no penalty)."""
+    metrics, raised = metrics_of(record, "table"), []
+    for net, words in DECODERS.items():
+        end = f"{', no penalty' if net in ('embed', 'product') else ''}: ood nmse"
+        before, after = (
+            np.median(metrics[f"{net}/donut_6_22, stripes x{n}{end}"]["values"]) for n in (0, 1)
+        )
+        if after > before:
+            raised.append(f"the {words} ({before:.2f} to {after:.2f})")
+    return (
+        f"lower the median OOD nMSE of {len(DECODERS) - len(raised)} of {len(DECODERS)} decoders "
+        f"on the donut and raise that of {' and '.join(raised)}"
     )
 
 
@@ -175,10 +192,18 @@ def of_embeddings(cell: str):
     """A field: the median OOD nMSE of one cell of `flatness_embed`, with its interval."""
 
     def text(record: list[dict], studies: dict) -> str:
-        middle, low, high = medians(metrics_of(record, "flatness_embed"), f"{cell}: ")
-        return f"{middle:.2g} ({low:.2g} to {high:.2g})"
+        metrics = metrics_of(record, "flatness_embed")
+        middle, low, high = medians(metrics, f"{cell}: ")
+        return f"{middle:.2g} ({low:.2g} to {high:.2g}{some_learn(metrics, f'{cell}: ')})"
 
     return text
+
+
+def some_learn(metrics: dict, name: str) -> str:
+    """ "; ID: 16 of 20", the seeds that learn ID, if some do not; name: the cell's prefix."""
+    errors = np.array(metrics[f"{name}id nmse"]["values"])
+    n = int(np.sum(errors < CRITERION))
+    return f"; ID: {n} of {len(errors)}" if n < len(errors) else ""
 
 
 def matched(record: list[dict], studies: dict) -> str:
@@ -236,31 +261,48 @@ def _best(metrics: dict, part: str, by_penalty: dict | None) -> str:
 
 
 def _cell(metrics: dict, name: str) -> str:
-    """ "0.002 (0.001 to 0.003); 1.00, 0.99": median, interval, rank-one share, flat share."""
+    """ "0.002 (0.001 to 0.003); 1.00, 0.99": median, interval, rank-one share, flat share.
+
+    After these the seeds that learn ID, if some do not.
+    """
     middle, low, high = map(short, medians(metrics, name))
     names = (f"{name}{score} share" for score in ("rank one", "flat"))
     shares = ", ".join(f"{np.median(metrics[score]['values']):.2f}" for score in names)
     mark = "†" if np.median(metrics[f"{name}id nmse"]["values"]) > CRITERION else ""
-    return f"{middle}{mark} ({low} to {high}); {shares}"
+    return f"{middle}{mark} ({low} to {high}); {shares}{some_learn(metrics, name)}"
 
 
 # --- learned axes ---------------------------------------------------------------------------------
 
 
 def axes_22(record: list[dict], studies: dict) -> str:
-    """How many seeds of `axes` compose at 22.5 degrees, with learned axes and with given ones."""
-    metrics, counts = by_row(record, "fast")["axes"], []
-    scores = ("ood nmse", "id nmse", "axis error")
-    error, *others = (np.array(metrics[f"angle_22/learned axes: {s}"]["values"]) for s in scores)
-    id_error, degrees = (values[error < COMPOSES].max() for values in others)
-    note = f"ID nMSE up to {id_error:.2f}, axes off by up to {degrees:.1f}°"
-    for kind, words in (("learned", "with learned axes"), ("factors'", "with the axes given")):
-        values = metrics[f"angle_22/{kind} axes: ood nmse"]["values"]
-        errors = ", ".join(f"{value:.2g}" for value in sorted(values))
-        n_composing = sum(value < COMPOSES for value in values)
-        more = f"; {note}" if kind == "learned" else ""
-        counts.append(f"{n_composing} of {len(values)} seeds compose {words} ({errors}{more})")
-    return ", and ".join(counts)
+    """Seeds of `axes` at 22.5 degrees: which learn ID, and OOD nMSE, with learned or given axes."""
+    metrics, columns = by_row(record, "fast")["axes"], {}
+    for kind in ("learned", "factors'"):
+        name = f"angle_22/{kind} axes: "
+        columns[kind] = [
+            np.array(metrics[name + score]["values"])
+            for score in ("ood nmse", "id nmse", "axis error")
+        ]
+    error, id_error, degrees = columns["learned"]
+    low, n_fit = error < COMPOSES, np.sum(id_error < CRITERION)
+    learned = (
+        f"{n_fit or 'no'} seed with learned axes learns ID (nMSE {id_error.min():.2g} or more); "
+        f"{low.sum()} of {len(error)} have an OOD nMSE of {error[low].mean():.2f} (axes off by up "
+        f"to {degrees[low].max():.1f}°), the others {short(error[~low].min())} or more"
+    )
+    error, id_error, _ = columns["factors'"]
+    fits = id_error < CRITERION
+    return (
+        f"{learned}. With the axes given {fits.sum()} of {len(fits)} learn ID, with an OOD nMSE of "
+        f"{short(error[fits].max())}; the others have {short(error[~fits].min())} or more"
+    )
+
+
+def fixed_axes(record: list[dict], studies: dict) -> str:
+    """How many seeds learn ID with axes that stay as drawn, at 45 degrees."""
+    metrics = by_row(record, "fast")["axes"]
+    return some_learn(metrics, "angle_45/random axes: ").removeprefix("; ")
 
 
 def axes_embed(record: list[dict], studies: dict) -> str:
@@ -268,7 +310,10 @@ def axes_embed(record: list[dict], studies: dict) -> str:
     metrics, cells = by_row(record, "fast")["axes_embed"], []
     for kind in ("learned axes", "no penalty", "pixels' axes", "factors' axes"):
         values = metrics[f"angle_45/{kind}: ood nmse"]["values"]
-        cells.append(f"{kind} {np.median(values):.2g} ({min(values):.2g} to {max(values):.2g})")
+        some = some_learn(metrics, f"angle_45/{kind}: ")
+        cells.append(
+            f"{kind} {np.median(values):.2g} ({min(values):.2g} to {max(values):.2g}{some})"
+        )
     return ", ".join(cells)
 
 
@@ -362,6 +407,7 @@ TABLES = {
     "true_sum": true_sum,
     "sums": sums,
     "taus": taus,
+    "striped": striped,
     "fade": fade,
     "matched": matched,
     "turned_rank": turned_rank,
@@ -369,6 +415,7 @@ TABLES = {
     "flatness": flatness_table,
     **{f"embed {cell}": of_embeddings(cell) for cell in EMBEDDING_CELLS},
     "axes_22": axes_22,
+    "fixed_axes": fixed_axes,
     "axes_embed": axes_embed,
     "entangling": entangling_table,
     "lost_published": lost("zero", 1260),
