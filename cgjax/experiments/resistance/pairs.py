@@ -153,6 +153,7 @@ INPUTS = dependence.parts((28, 56, 1), 2, 1)
 DIGITS = ("mnist", "synthetic")
 N_SYNTHETIC = 2000
 CHUNK = 50  # samples per forward pass outside training
+N_TARGET = 64  # inputs of the derivatives of the target's logit, as in the recomputed numbers
 DISTRIBUTIONS = ("train", "A", "B", "test")
 C = N_CLASSES
 
@@ -306,7 +307,11 @@ def scores(config, params, data, drawn) -> dict:
 
 
 def matrices(config, params, data, replica) -> dict:
-    """D_ij and S_2 on inputs of each of `eval.inputs`, all of them with both digits."""
+    """D_ij and S_2 on inputs of each of `eval.inputs`, all of them with both digits.
+
+    S_2 is that of all ten centred logits. On the first inputs S_2 of the target's logit is there,
+    too: the recomputed numbers of `published.resistance` are of that.
+    """
     dependences, f = {}, predictor(config)
     key = rng.stream(jax.random.key(replica["seed"]), "data")
     for name in config.eval.inputs:
@@ -322,7 +327,22 @@ def matrices(config, params, data, replica) -> dict:
         dependences[f"S_2{suffix}"] = shares[0, 1]
         if config.model.heads > 1:
             dependences[f"S_1 of head 2{suffix}"] = shares[1, 0]
+        elif not suffix:
+            few, y1 = x[:N_TARGET], drawn.y1[:N_TARGET]
+            dependences["S_2 of the target's logit"] = share_of_target(f, params, few, y1)
     return dependences
+
+
+def share_of_target(f, params, x, y1):
+    """S_2 of the target's logit alone, not centred; x [n, 28, 56, 1], targets y1 [n]."""
+
+    def logit(params, x, y1):
+        return jnp.take_along_axis(f(params, x), y1[:, None], axis=1)
+
+    matrix = dependence.gradient_dependence(
+        logit, params, x, INPUTS, beside=y1, centred=False, chunk=16
+    )
+    return dependence.shares(matrix)[0, 1]
 
 
 def stepped(config, params, data, replica) -> dict:

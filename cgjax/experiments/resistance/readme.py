@@ -12,7 +12,7 @@ from cgjax.published.results import by_row
 
 # (row, size, label) of the recorded runs whose claims are listed.
 JUDGED = (
-    *((row, "paper", "") for row in ("mnist", "scan", "dose")),
+    *((row, "paper", "") for row in ("mnist", "scan")),
     ("plane", "default", ""),
     ("one_step", "paper", "plane"),
     ("heads", "default", ""),
@@ -44,7 +44,7 @@ def interval(metric: dict, form: str = "+.3f") -> str:
 
 
 def claims_table(record: list[dict], studies: dict) -> list:
-    """Every claim of the paper on our runs, but for those of the gradient-free control."""
+    """The paper's claims on the runs of JUDGED, without those of the gradient-free control."""
     claim = "claim (where the paper makes it)"
     rows = [("row", "seeds", claim, "ours", "against", "p, Holm", "verdict")]
     runs = {(entry["row"], entry["size"], entry["label"]): entry for entry in record}
@@ -89,7 +89,8 @@ def occurrences(share: float):
     def shown(record, studies):
         config = next(e for e in record if (e["row"], e["size"]) == ("dose", "paper"))["config"]
         n_samples = config["data"]["batch"] * config["train"]["steps"]
-        return f"{(1 - share) * n_samples / 100:.2g}"
+        n = (1 - share) * n_samples / 100
+        return f"{n:.0f}" if n > 10 else f"{n:.1f}"
 
     return shown
 
@@ -148,11 +149,16 @@ def pooled_table(record: list[dict], studies: dict) -> list:
     return rows
 
 
-def schedules(record: list[dict], studies: dict) -> str:
-    """Walks of every length against guesses at loss 0.1: test accuracy."""
-    metrics = by_row(record, "paper")["control"]
-    names = (f"walk of {n} steps less guess" for n in ("1,000", "10,000", "100,000"))
-    return ", ".join(interval(metrics[f"{name}: test accuracy at loss 0.1"]) for name in names)
+def schedules(loss: str):
+    """A field: walks of every length against guesses at a loss, test accuracy."""
+
+    def shown(record, studies):
+        metrics = by_row(record, "paper")["control"]
+        names = (f"walk of {n} steps less guess" for n in ("1,000", "10,000", "100,000"))
+        texts = [interval(metrics[f"{name}: test accuracy at loss {loss}"]) for name in names]
+        return f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+    return shown
 
 
 def less(starts, other: str, loss: str, first: str = "sgd"):
@@ -205,6 +211,18 @@ def steps(when: str, part: str):
         return f"{min(chosen)} to {max(chosen)}"
 
     return field
+
+
+def early_evaluations(record: list[dict], studies: dict) -> str:
+    """How many of SCAN's evaluations count as early, and how many of them are in the first 50."""
+    config = next(e for e in record if (e["row"], e["size"]) == ("scan", "paper"))["config"]
+    early, every = config["eval"]["early"], config["eval"]["every"]
+    measured = {*config["eval"]["at"], *range(every, early + 1, every)}
+    chosen = [step for step in measured if 0 < step <= early]
+    n_first = sum(step <= 50 for step in chosen)
+    return (
+        f"{len(chosen)} evaluations in the first {early} steps, {n_first} of them in the first 50"
+    )
 
 
 @plots.styled
@@ -284,9 +302,10 @@ TABLES = {
     "telling beside": cost("beside", "rho 0.9", "fast"),
     "telling, default size": cost("overlaid", "rho 0.9", "default"),
     "rare, default size": cost("overlaid", "B, X_2 absent 0.9", "default"),
-    "schedules": schedules,
+    **{f"schedules {loss}": schedules(loss) for loss in ("0.1", "0.05")},
+    "early evaluations": early_evaluations,
     "norms": norms,
-    **{f"occurrences {share}": occurrences(share) for share in (0.9, 0.99)},
+    **{f"occurrences {share}": occurrences(share) for share in (0, 0.9, 0.99)},
     "less guesses": less(STARTS, "guess", "0.1"),
     "less walks": less(STARTS, WALK, "0.02"),
     "less walks, scale 1, 0.02": less(["scale 1, biases 0"], WALK, "0.02"),

@@ -1,8 +1,9 @@
 """One study of the resistance family: training, analyses, tests of the paper's claims, figures.
 
-Orderings that the paper claims are tested by the rule of `published.verdict`. Runs of one seed are
-pairs: the test is Student's of their differences, otherwise Welch's. p is two-sided. The claims of
-one run are a family of comparisons: `p_holm` is corrected for their number, and decides.
+Orderings that the paper claims, and those that we found, are tested by the rule of
+`published.verdict`. Runs of one seed are pairs: the test is Student's of their differences,
+otherwise Welch's. p is two-sided. The claims of one run are a family of comparisons: `p_holm` is
+corrected for their number, and decides.
 """
 
 import csv
@@ -93,7 +94,7 @@ def draw(config, arrays: dict, folder: pathlib.Path) -> None:
 
 
 def tables(record: list[dict]) -> list[tuple[str, str]]:
-    """(title, Markdown) of recorded runs: the paper's orderings, and recomputed numbers."""
+    """(title, Markdown) of recorded runs: orderings that are claimed, and recomputed numbers."""
     lines = [
         "| row | size | claim | ours | against | claimed | p | p, Holm | verdict |",
         "|---|---|---|---:|---:|---|---:|---:|---|",
@@ -106,12 +107,24 @@ def tables(record: list[dict]) -> list[tuple[str, str]]:
                 f"| {entry['row']} | {entry['size']} | {claim['claim']} | {ours} | {against} "
                 f"| {claim['direction']} | {p} | {p_holm} | {claim['verdict']} |"
             )
-    numbers = markdown.metric_table(record, reference="recomputed")
+    numbers = markdown.metric_table(list(map(renumbered, record)), reference="recomputed")
     return [("resistance: orderings", "\n".join(lines)), ("resistance: recomputed", numbers)]
 
 
+def renumbered(entry: dict) -> dict:
+    """A recorded run beside the numbers of `published`; it may be recorded beside earlier ones."""
+    numbers = PUBLISHED["resistance"].get(entry["row"])
+    if numbers is None:
+        return entry
+    metrics = {}
+    for name, metric in entry["metrics"].items():
+        values = [np.nan if value is None else value for value in metric["values"]]
+        metrics[name] = summary(values, metric["seeds"], numbers.get(name))
+    return entry | {"metrics": metrics}
+
+
 def judged(entry: dict) -> list[dict]:
-    """The paper's claims on a recorded run, by its values: a record may join seeds of many runs."""
+    """The claims on a recorded run, by its values: a record may join seeds of many runs."""
     metrics = {
         name: (metric["values"], metric["seeds"]) for name, metric in entry["metrics"].items()
     }
@@ -170,7 +183,8 @@ def _shown(value, form: str) -> str:
 #
 # Metrics are named "<part>/<setting>: <score>" and have one value per seed, after training. "early
 # <score>" is the mean over evaluations up to `eval.early`, "late <score>" over the others, "mean
-# <score>" over all.
+# <score>" over all. Evaluations have equal weights, however many steps are between them: of
+# SCAN's 60 evaluations at steps 1 to 300, which count as early, 50 are in the first 50 steps.
 
 
 TASKS = {"mnist": pairs, "digits": pairs, "plane": plane, "scan": scan}

@@ -232,6 +232,22 @@ def test_the_penalty_is_the_square_of_the_dependence():
     np.testing.assert_allclose(gradient, [[0, 0, 0], 2 * centred[1]], atol=1e-5)
 
 
+def test_the_target_s_logit_has_a_share_of_its_own():
+    """Of a linear network it is that of the target's column of weights, which is not centred."""
+    w = jnp.zeros((28, 56, 10)).at[3, 5].set(2.0).at[3, 40].set(jnp.arange(10.0))
+    y1 = jnp.array([4, 0, 9])
+
+    @jax.jit
+    def share(w, y1):
+        x = jnp.ones((len(y1), 28, 56, 1))
+        return pairs.share_of_target(lambda w, x: jnp.einsum("nrci,rcl->nl", x, w), w, x, y1)
+
+    for k in (0, 4, 9):
+        assert share(w, jnp.array([k])) == pytest.approx(k / (2 + k))
+    d_1, d_2 = 2, np.mean([4, 0, 9])  # means of norms, and then the share
+    assert share(w, y1) == pytest.approx(d_2 / (d_1 + d_2))
+
+
 def test_tokens_are_scored_up_to_the_end():
     line = ("jump twice", "I_JUMP I_JUMP")
     short, long = (scan.encode([line], 10, n).actions for n in (4, 9))

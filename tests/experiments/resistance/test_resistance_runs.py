@@ -12,11 +12,11 @@ from jax.flatten_util import ravel_pytree
 
 import cgjax
 from cgjax import config as configs
-from cgjax import plots
+from cgjax import plots, report
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import Access, opened
 from cgjax.data import raw
-from cgjax.experiments.resistance import control, figures, run, scan, training
+from cgjax.experiments.resistance import control, figures, readme, run, scan, training
 from cgjax.experiments.resistance import pairs as of_pairs
 from cgjax.experiments.resistance import plane as of_plane
 from cgjax.main import main
@@ -495,6 +495,39 @@ def test_the_table_of_claims_has_dashes_where_nothing_was_found():
     table = dict(run.tables([entry]))["resistance: orderings"]
     line = "| SGD below guess: test, loss 0.1 | - | 0.000 | below | - | - | not finite |"
     assert table.splitlines()[-1] == f"| control | fast {line}"
+
+
+def test_rows_that_the_paper_does_not_have_show_findings():
+    """Their settings do not depend on the size, as `published.claims` says."""
+    own = {"dose", "heal", "overlaid"}
+    claims = [c for c in EVERY.values() if c.family == "resistance" and c.form != "value"]
+    assert {claim.row for claim in claims if claim.kind == "finding"} == own
+    assert all(claim.kind == "finding" for claim in claims if claim.row in own)
+    for row in own:
+        fast, paper = (
+            configs.load(f"resistance:{row},{size}").to_dict() for size in ("fast", "paper")
+        )
+        for config in (fast, paper):
+            del config["size"], config["train"]["seeds"]
+        assert fast == paper
+
+
+def test_early_evaluations_are_not_evenly_spaced():
+    """The README says how many there are: SCAN is evaluated at every one of the first steps."""
+    said = readme.early_evaluations(report.entries("resistance"), {})
+    assert said == "60 evaluations in the first 300 steps, 50 of them in the first 50"
+
+
+def test_recorded_numbers_are_beside_those_of_today():
+    """The entry of S_2 has the number of another quantity, which `published` does not give it."""
+    old = summary(
+        [0.4, 0.41], range(2), {"mean": 0.375, "sd": 0, "where": "", "kind": "recomputed"}
+    )
+    metrics = {"A: S_2": old, "A: test accuracy": summary([0.7, 0.8], range(2), None)}
+    entry = {"row": "mnist", "size": "paper", "label": "", "metrics": metrics}
+    table = dict(run.tables([entry]))["resistance: recomputed"]
+    line = "| mnist | paper | A: test accuracy | 0.700, 0.800 | 0.750 | 0.736 | +0.014 |"
+    assert table.splitlines()[2:] == [line]
 
 
 def test_every_claim_says_where_it_stands():
