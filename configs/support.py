@@ -3,9 +3,10 @@
     python -m cgjax.main --config=configs/support.py                 a small table of verdicts
     python -m cgjax.main --config=configs/support.py:<row>[,<size>]  one study
 
-Most rows train nothing. Their sizes: default and paper audit at least 256 values of each component,
-fast 64; smoke takes seconds. Rows of TRAINED train small models, all seeds and supports at once;
-nobody has published them, so `paper` is `fast`.
+Most rows train nothing. Their sizes: default and paper audit 256 values of each component in
+`table` and `partners`, 32 or 64 in other rows, fast at most 64; smoke takes seconds. Rows of
+TRAINED train small models, all seeds and supports at once; nobody has published them, so `paper` is
+`fast`.
 """
 
 from cgjax.config import split_variant
@@ -31,9 +32,9 @@ ROWS = {
     ),
     "partners": (
         "The diagonal: its verdict by width and by number of partners",
-        "45 seconds",
+        "5 minutes",
         ("image_size", "n_values", "partner_counts", "deltas"),
-        {"n_values": 64},
+        {},
     ),
     "predict": (
         "Audits of the recorded runs' supports against their scores: rank correlation",

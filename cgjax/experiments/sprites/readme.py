@@ -3,7 +3,7 @@
 record: the recorded runs; studies: {"optimiser": the study of low seeds}.
 """
 
-import math
+import itertools
 import pathlib
 
 import numpy as np
@@ -137,8 +137,7 @@ def broad_many(record: list[dict], studies: dict) -> str:
     lost, lost_plain = _lost(kernels), _lost(plain)
     n, first = len(kernels["seeds"]), kernels["seeds"].index(0)
     low, high = stats.share_interval(len(lost), n)
-    # So many seeds without a lost one would be unlikely (5 %) at the kernels' rate.
-    needed = math.ceil(math.log(0.05) / math.log(1 - len(lost) / n))
+    needed = _seeds_without_a_lost_one(len(lost), n)
     hours = needed * plain["seconds"] / len(plain["seeds"]) / 3600
     return (
         f"A seed is *lost* if its loss ends above twice its least. Of {n} seeds that train "
@@ -146,9 +145,19 @@ def broad_many(record: list[dict], studies: dict) -> str:
         f"(seed {', '.join(map(str, lost))}; 95 % interval of the share {low:.3f} to {high:.2f}); "
         f"the loss of seed 0 rises by {kernels['largest_rise'][first]:.0%} only. "
         f"XLA's plain form loses {len(lost_plain)} of {len(plain['seeds'])}. One program loses a "
-        f"seed that another does not lose, so rounding decides which. {needed} seeds without a "
-        f"lost one would show that XLA loses fewer ({hours:.1f} hours of an H200)"
+        f"seed that another does not lose, so rounding decides which. Fisher's exact test needs "
+        f"{needed} seeds without a lost one beside these {n} to show that XLA loses fewer "
+        f"({hours:.1f} hours of an H200)"
     )
+
+
+def _seeds_without_a_lost_one(n_lost: int, n: int) -> int:
+    """The least number of seeds, none lost, with which n_lost of n are more (Fisher, p < 0.05)."""
+
+    def is_shown(m):
+        return scipy.stats.fisher_exact([[n_lost, n - n_lost], [0, m]]).pvalue < 0.05
+
+    return next(m for m in itertools.count(1) if is_shown(m))
 
 
 def _lost(entry: dict) -> list[int]:

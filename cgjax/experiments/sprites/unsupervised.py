@@ -394,7 +394,7 @@ def results(config, scores: dict, openings: np.ndarray) -> tuple[dict, list[str]
             name = f"tau-b(unknown, slots_all), {arm}, {end} % over supports"
             metrics[name] = summary([value], [config.data.seed], None)
         sentences.append(
-            f"{arm}: tau-b of unknown with slot R2 outside {np.mean(taus):+.2f} (mean of "
+            f"{arm}: tau-b of minus unknown with slot R2 outside {np.mean(taus):+.2f} (mean of "
             f"{len(taus)} seeds), 95 % over supports [{low:+.2f}, {high:+.2f}]"
         )
     learned = scores["reconstruction"]["slots_all"] - scores["untrained"]["slots_all"]

@@ -301,3 +301,10 @@ def test_the_readme_counts_the_rows_to_which_seeds_were_added():
     assert text.startswith(f"{len(more)} rows have more than 20 seeds ({counts})")
     assert text.endswith(f"{n_open} of them stay underpowered")
     assert text in (pathlib.Path(readme.__file__).parent / "README.md").read_text()
+
+
+def test_what_the_regulariser_changes_is_of_pairs_of_seeds():
+    record = report.entries("vectors")
+    assert readme.regulariser("diagonal")(record, {}).startswith("-0.123 ± 0.075")
+    with pytest.raises(ValueError, match="random: the runs have other seeds"):
+        readme.regulariser("random")(record, {})

@@ -306,6 +306,7 @@ def study(config, workdir):
         results[f"{name}: open over the floor"] = np.median(value[is_unseen])
         say(f"{name}: leaves {np.median(value[is_unseen]):.3g} times the floor open")
     arrays = {"supports": np.array(names(config)), "unseen": unseen, "open": left_open}
+    arrays["images"] = np.array(data.images)
     arrays |= {"amplification": amplification} | examples(config, cut_outs, unseen, left_open)
     for kind in config.model.kinds:
         folder = pathlib.Path(workdir) / kind

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from cgjax import report
-from cgjax.experiments.sprites.support import bound, learned_c, openness, studies
+from cgjax.experiments.sprites.support import (
+    bound,
+    figures,
+    learned_c,
+    openness,
+    readme,
+    studies,
+)
 
 
 def test_every_recorded_seed_is_a_run_and_low_ones_count_apart():
@@ -46,8 +53,30 @@ def test_recorded_studies_of_the_record_are_of_todays():
         }:
             stale[f"{entry['row']}-{entry['size']}"] = changed
     assert {entry["row"] for entry in studied} == {"predict", "openness", "bound"}
-    # This one takes a GPU. The README says that its ratios are older.
+    # This one takes a GPU. README and figure take its ratios from the sprites runs of today.
     assert set(stale) == {"openness-paper"}, stale
+
+
+def test_the_figure_of_openness_is_of_todays_ratios():
+    arrays = readme.openness_arrays(report.entries("support"))
+    predicted, (ratio, spread) = arrays["amplification"], (arrays["ratio"], arrays["spread"])
+    assert len(arrays["supports"]) == len(arrays["unknown"]) == len(arrays["r2"]) == 9
+    assert len(arrays["rows"]) == len(ratio) == len(predicted) and np.all(ratio >= 1)
+    assert spread[list(arrays["rows"]).index("orthogonal_star")] > 1  # two seeds that disagree
+    words = readme.amplification(report.entries("support"), {})
+    assert f"{np.sum(ratio > predicted + spread)} of these ratios exceed it" in words
+    low, high = readme.slack(report.entries("support"), {}).split(" to ")
+    assert float(low) == pytest.approx(min(predicted / ratio), abs=0.05) and float(low) > 1
+    assert float(high) == pytest.approx(max(predicted / ratio), abs=0.5)
+
+
+def test_the_headline_of_the_bound_names_its_noise():
+    noises, above = np.array([0.01, 0.1, 0.3]), np.array([0.0, 0.0, 0.2])
+    arrays = {"noises": noises, "above": above, "tight": np.array([0.0, 0.35, 0.8])}
+    assert figures._bound_headline(arrays) == (
+        "At noise 0.1 no seed exceeds the bound, 35% are within a factor 5 of it"
+    )
+    assert "some seeds exceed" in figures._bound_headline(arrays | {"above": above + 0.1})
 
 
 def test_the_calibrated_noise_is_the_largest_that_no_run_exceeds():

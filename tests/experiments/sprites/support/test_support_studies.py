@@ -94,6 +94,19 @@ def test_every_cell_within_sampling_error():
         assert abs(metrics[name] - entry["mean"]) <= allowed, (name, metrics[name], entry["mean"])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", [0.07, 0.05])
+def test_errors_of_failing_pixels_are_those_of_a_difference_of_means(delta):
+    """Of 60 values of the other implementation and 256 of ours; by 256 other values."""
+    settings = configs.load("configs/support.py:table")
+    data = audits.support_data(settings, support="diagonal", delta=delta)
+    sizes = audits.sizes(settings)
+    result, _ = audits.audit(data, "occlude_step", 1, jax.random.key(7), **sizes)
+    error = result.n_failing.std(ddof=1) * (1 / 60 + 1 / 256) ** 0.5
+    name = f"delta {delta:g}, 48 partners: failing pixels"
+    assert PUBLISHED["support"]["partners"][name]["sd"] == pytest.approx(error, rel=0.25)
+
+
 # --- whole rows -----------------------------------------------------------------------------------
 
 
