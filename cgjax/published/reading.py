@@ -47,7 +47,7 @@ SPREADS = {
     "reading": "error of reading a plot",
     "rounding": "error of rounding",
     "sampling": "error of sampling",
-    "epochs": "deviation over the last epochs of one run",
+    "epochs": "half the range over the last epochs of one run",
     "none": "not stated",
 }
 USUAL = {

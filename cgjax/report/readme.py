@@ -9,7 +9,9 @@ README.template.md beside a family's README is that README with fields:
     {{paper vit number_contact/base: validation accuracy .3f}}  a published number: row, metric
     {{range mlp_*-paper r2_id .2f}}             least and greatest mean: files, metrics, format
     {{table jumps}}                             a table or a sentence of the family
+    {{table predict/front}}                     the same, in the front page: family, name
     {{standing}}                                how the family's claims stand, by kind
+    {{sentences}}                               how many of the paper's sentences have a verdict
     {{not recorded}}                            the family's rows without a recorded run
     {{questions}}                               the open questions and our answers
 
@@ -134,6 +136,15 @@ def standing_table(family: str = "") -> str:
     return markdown(rows) + "\n"
 
 
+def sentences(family: str) -> str:
+    """How many of the paper's sentences about a family have a verdict, in words."""
+    claims = [c for c in CLAIMS.values() if (c.family, c.kind) == (family, "sentence")]
+    words = [standing.word for standing in standings.standings(claims=claims)]
+    n = sum(word in ("match", "no match") for word in words)
+    verb = "have" if n > 1 else "has"
+    return f"{n or 'none'} of the paper's {len(words)} sentences about them {verb} a verdict"
+
+
 def markdown(rows: list) -> str:
     """Rows of cells, the header first, as a table. Columns that hold only numbers align right."""
     header, *lines = rows
@@ -150,6 +161,8 @@ def field(family: str, words: str) -> str:
     file, _, rest = words.partition(" ")
     if words == "standing":
         return standing_table(family).rstrip()
+    if words == "sentences":
+        return sentences(family)
     if words == "questions":
         answers = [
             (question, " ".join(text for text, _ in sentences), row)
@@ -161,6 +174,8 @@ def field(family: str, words: str) -> str:
         known = {entry["row"] for entry in report.entries(family)}
         return ", ".join(f"`{row}`" for row in rows if row not in known)
     if file == "table":
+        if not family:
+            family, _, rest = rest.partition("/")
         tables = getattr(_module(family), "TABLES", {})
         if rest not in tables:
             raise BadInput(f"no table '{rest}' of {family}: there are {', '.join(tables)}")

@@ -172,7 +172,8 @@ def test_a_run_below_the_published_scale_says_nothing_of_seeds(record):
     """It is run anew at that scale, and the other side is not extended because of it."""
     claim = CLAIMS["sprites.which_support_does_not_matter"]
     write(record, "orthogonal_compositional", [0.948, 0.95, 0.952], family="sprites")
-    rows = ("orthogonal_normal", "orthogonal_broad", "diagonal", "diagonal_broad")
+    rows = ("random_compositional", "orthogonal_normal", "orthogonal_broad", "diagonal")
+    rows += ("diagonal_broad",)
     for row in rows:
         write(record, row, [0.1, 0.5, 0.9], family="sprites", size="fast")
     runs, left = planned(record, [claim])

@@ -45,6 +45,38 @@ def test_fields_of_studies_and_published_numbers():
     assert "`balanced`" in missing and "`scale`" not in missing
 
 
+def test_the_front_has_the_numbers_of_predicts_readme():
+    """Over the pairs of all rows, each tau with its own number of pairs."""
+    text = readme.field("", "table predict/front")
+    tau, interval, pairs = re.search(r"tau (\S+) (\(.*?\)) on (\d+) pairs", text).groups()
+    page = (readme.folders()["predict"] / "README.md").read_text()
+    assert (
+        f"*tangent* {tau} {interval}" in page and f"| tangent | start | {pairs} | {tau} |" in page
+    )
+    with pytest.raises(BadInput, match="no table 'back' of predict: there are .*front"):
+        readme.field("", "table predict/back")
+
+
+def test_how_many_seeds_would_show_that_one_program_loses_fewer():
+    n = sprites._seeds_without_a_lost_one(2, 10)
+    p_of = [scipy.stats.fisher_exact([[2, 8], [0, m]]).pvalue for m in (n - 1, n)]
+    assert p_of[1] < 0.05 <= p_of[0]
+    assert "needs 609 seeds" in sprites.broad_many([], report.studies("sprites"))
+
+
+def test_the_sprites_readme_says_how_many_sentences_are_decided():
+    """The root README says of the first that there is no verdict yet."""
+    text = readme.field("sprites", "sentences")
+    claims = [c for c in CLAIMS.values() if (c.family, c.kind) == ("sprites", "sentence")]
+    decided = [
+        each.claim.id
+        for each in standing.standings(claims=claims)
+        if each.word in ("match", "no match")
+    ]
+    assert text.startswith(f"{len(decided) or 'none'} of the paper's {len(claims)} sentences")
+    assert "sprites.only_compositional_carries_over" not in decided
+
+
 def test_intervals_of_ablations_count_the_bases_of_both_sides():
     """The release's bases scatter too: an interval of ours alone would exclude zero."""
     record, cell = report.entries("subnetworks"), ("agreement_plural", "subject")

@@ -70,8 +70,6 @@ def finding(record: list[dict], studies: dict) -> str:
     order = [p for p in tables.ranked(table, numbers) if f"{p}: tau" in numbers and p != "combined"]
     theories, baselines = ([p for p in order if (p in BASELINES) == is_base] for is_base in (0, 1))
     best, base = theories[0], baselines[0]
-    low, high = ({p: numbers[f"{p}: tau{end}"] for p in theories} for end in ENDS)
-    above, below = [p for p in theories if low[p] > 0], [p for p in theories if high[p] < 0]
     widely = [p for p in theories if numbers[f"{p}: pairs"] >= 0.75 * numbers[f"{base}: pairs"]]
     lasting = {p: numbers[f"{p}: tau, within blocks"] for p in (best, widely[0], widely[1], base)}
     return (
@@ -81,13 +79,23 @@ def finding(record: list[dict], studies: dict) -> str:
         f"{_listed(numbers, widely[:2])}. "
         f"The best baseline, *{base}*, needs no network: {_tau(numbers, base)}. Differences: "
         f"{_difference(numbers, best, base)}, {_difference(numbers, widely[0], base)}. "
-        f"The intervals of {', '.join(above) or 'none'} lie above 0, those of "
-        f"{', '.join(below) or 'none'} below it. Within blocks tau is "
+        f"Of the theories, {_beside_zero(numbers, theories)}; of the baselines, "
+        f"{_beside_zero(numbers, baselines)}. Within blocks tau is "
         f"{', '.join(f'{value:+.2f} for {p}' for p, value in lasting.items())}. "
         "A fit to all numbers, without the block that it predicts, has "
         f"{_tau(numbers, 'combined')}. On held-out pairs *{best}* has "
         f"{_tau(numbers, best, 'held out, ')}, *{widely[0]}* "
         f"{_tau(numbers, widely[0], 'held out, ')}, *{base}* {_tau(numbers, base, 'held out, ')}"
+    )
+
+
+def _beside_zero(numbers: dict, names: list[str]) -> str:
+    """Whose intervals of tau exclude 0, in words."""
+    low, high = ({p: numbers[f"{p}: tau{end}"] for p in names} for end in ENDS)
+    above, below = [p for p in names if low[p] > 0], [p for p in names if high[p] < 0]
+    return (
+        f"the intervals of {', '.join(above) or 'none'} lie above 0 and those of "
+        f"{', '.join(below) or 'none'} below it"
     )
 
 
@@ -155,6 +163,28 @@ def precision(record: list[dict], studies: dict) -> str:
     )
 
 
+def front(record: list[dict], studies: dict) -> str:
+    """What the front page says: the tangent kernel, the baseline that uses pairs only, and
+    decodability by block."""
+    numbers = read(record)[1]
+
+    def counted(p: str) -> str:
+        return f"{numbers[f'{p}: pairs']:.0f} pairs"
+
+    def tau(key: str) -> str:
+        return f"{numbers[key]:+.2f}"
+
+    return (
+        "Over pairs of a network and a task, the initial tangent kernel, the only number that "
+        f"uses the unseen targets, has Kendall's tau {_tau(numbers, 'tangent')} on "
+        f"{counted('tangent')}, support {tau('support: tau')} ({counted('support')}), the graph of "
+        f"known combinations alone {tau('connected: tau')} ({counted('connected')}). Decodability "
+        f"orders frozen pretrained layers ({tau('decodability: tau, pretrained')}), but not "
+        f"trained networks (*sprites* {tau('decodability: tau, sprites')}, *kernels* "
+        f"{tau('decodability: tau, kernels')})"
+    )
+
+
 def rules_table(record: list[dict], studies: dict) -> str:
     """Name, sign, source and rule of every predictor."""
     lines = ["| predictor | sign | from | source | rule |", "|---|---:|---|---|---|"]
@@ -207,6 +237,7 @@ TABLES = {
     "later_counts": later_counts,
     "later": later,
     "finding": finding,
+    "front": front,
     "opposed": opposed,
     "homomorphism": homomorphism,
     "rounded": rounded,
