@@ -336,14 +336,22 @@ def test_means_and_shares_of_masks_follow_from_the_released_runs(mask_runs):
     by_condition = collections.defaultdict(list)
     for (kind, _, condition), runs in mask_runs.items():
         if kind == "trained":
-            by_condition[condition] += [(float(r["sub_diff"]), float(r["abl_diff"])) for r in runs]
+            by_condition[condition] += [
+                (float(r["sub_diff"]), float(r["abl_diff"]), r["seed"] != "0") for r in runs
+            ]
     for condition, runs in by_condition.items():
         published = {
             name: PUBLISHED["subnetworks"]["means"][f"{condition}: {name}, selected"]["mean"]
-            for name in ("sub_diff", "abl_diff", "share with the full pattern")
+            for name in (
+                "sub_diff",
+                "abl_diff",
+                "share with the full pattern",
+                "abl_diff, new mask seeds",
+            )
         }
-        share = np.mean([sub > 0 > abl for sub, abl in runs])
-        expected = [*np.mean(runs, axis=0), share]
+        share = np.mean([sub > 0 > abl for sub, abl, _ in runs])
+        new = np.mean([abl for _, abl, is_new in runs if is_new])
+        expected = [*np.mean(runs, axis=0)[:2], share, new]
         np.testing.assert_allclose(list(published.values()), expected, atol=5.1e-4)
     assert len(by_condition) == 5
 

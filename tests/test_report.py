@@ -390,7 +390,7 @@ def test_a_familys_claims_are_counted_by_kind():
     assert table[0] == "| kind | claims | match | no match | underpowered |"
     assert [line.split(" | ")[:2] for line in table[2:]] == [
         ["| read off a figure", "9"],
-        ["| in words", "2"],
+        ["| in words", "3"],
     ]
 
 

@@ -59,6 +59,7 @@ TABLES = (
          "cd_1": (70, 2),
          "cd_2": (64, 8),
          "cd_3": (54, 18),
+         "to_7": (12, 30),
      }},
     # Of the answers to new pairs; the targets have one. Classes have unequal sizes: with equal ones
     # the mean margin of any additive function is 0, so a match would say nothing.
@@ -117,8 +118,8 @@ TABLES = (
      "lines": {
          "of the grid": (1728, 827, 596, 183, 122),
      }},
-    {"kind": "recomputed", "metrics": {"phase": "{line} solved, {column}"}, "error": 0.001,
-     "where": "Fig. 3d", "columns": MACHINES, "lines": {
+    {"kind": "recomputed", "metrics": {"phase": "{line} solved, {column}"}, "error": 0.0005,
+     "spread": "rounding", "tolerance": 0.001, "where": "Fig. 3d", "columns": MACHINES, "lines": {
          "CD-1": (0.929, 0.929),
          "CD-2": (0.823, 0.826),
          "CD-3": (0.479, 0.583),
@@ -132,7 +133,8 @@ TABLES = (
          "rep_2, CD-3": (0.084, 0.305, 0.132, 0.507, 0.667),
      }},
     {"kind": "recomputed", "metrics": {"magnitudes": "{line}, decision values: {column}"},
-     "error": 0.0005, "where": "settings of Fig. 3e", "columns": TYPES, "lines": {
+     "error": 0.0005, "spread": "rounding", "where": "settings of Fig. 3e", "columns": TYPES,
+     "lines": {
          "rep_1, CD-3": (0.399, 0.074, 0.15, 0.214, 0.181),
          "rep_1, CD-2": (0.512, 0.227, 0.117, 0.051, 0.148),
          "rep_2, CD-3": (0.378, 0.068, 0.197, 0.409, 0.089),
@@ -142,11 +144,12 @@ TABLES = (
          "svr": (13.23, 11.24, 9.64, 8.31, 7.17, 6.15, 5.21, 4.28, 3.27, 2.02, 0.12),
      }},
     {"kind": "recomputed", "metrics": {"dispersed": "{line}, S={column}: test MSE"}, "error": 0.005,
-     "where": "supplement", "columns": SALIENCES, "lines": {
+     "spread": "rounding", "where": "supplement", "columns": SALIENCES, "lines": {
          "ridgeless": (13.23, 11.2, 9.56, 8.21, 7.05, 6.02, 5.06, 4.11, 3.08, 1.76, 0.0),
      }},
-    # The dense networks' figures average additivity, R2, over trained and new pairs; it is 1 on
-    # trained ones.
+    # Additivity, R2, is averaged over trained and new pairs. That is our reading of these figures:
+    # on new pairs alone the asymmetric rich networks have 0.7126, the mean is 0.8563 and the figure
+    # shows 0.8562.
     {**DENSE, "metrics": {"demo": "addition/{line}, sigma {column}: slope",
                           "addition_rich": "{line}, sigma {column}: slope"},
      "where": "supplement, rich and lazy", "columns": ("1e-06", "1"), "lines": {
@@ -174,7 +177,7 @@ TABLES = (
     {"kind": "read", "metrics": {"demo": "equivalence/{line}, sigma {column}: accuracy",
                  "te_rich": "mse/{line}, sigma {column}: accuracy"},
      "runs": 6, "error": 0.0, "where": "Fig. 4a", "columns": ("1e-06", "1"), "lines": {
-         "te_2_2": (1.0, (0.417, 0.01)),
+         "te_2_2": (1.0, (0.417, 0.001)),
      }},
     {**DENSE, "metrics": {"addition_deep": "depth_{column}/{line}: slope"},
      "where": "supplement, deep networks", "columns": DEPTHS, "lines": {
@@ -190,7 +193,22 @@ TABLES = (
          "interpolation": (1.0, 1.0, 0.9999, 0.9999),
          "both": (0.996, 0.9953, 0.9957, 0.9964),
      }},
-    # Shares: the figure's magnitudes are half of those of networks at the published loss.
+    # The figure's bars, and their shares of the sum.
+    {"kind": "read", "metrics": {"cd_deep": "{line}: mean |value|, {column}"}, "runs": 6,
+     "error": 0.0005, "where": "supplement, deep networks", "columns": TYPES, "lines": {
+         "depth_1/cd_1": (2.799, 0.96, 0.705, 0.006, 0.415),
+         "depth_1/cd_2": (2.803, 0.922, 0.772, 0.147, 0.393),
+         "depth_1/cd_3": (0.652, 1.252, 0.879, 2.66, 1.368),
+         "depth_2/cd_1": (2.404, 1.047, 0.523, 0.011, 0.364),
+         "depth_2/cd_2": (2.585, 1.049, 0.63, 0.147, 0.396),
+         "depth_2/cd_3": (0.424, 1.19, 0.745, 2.401, 1.971),
+         "depth_3/cd_1": (2.643, 1.139, 0.581, 0.015, 0.414),
+         "depth_3/cd_2": (2.492, 0.922, 0.65, 0.241, 0.462),
+         "depth_3/cd_3": (0.405, 1.145, 0.708, 2.309, 2.13),
+         "depth_4/cd_1": (2.617, 1.161, 0.57, 0.021, 0.424),
+         "depth_4/cd_2": (2.24, 0.832, 0.582, 0.257, 0.45),
+         "depth_4/cd_3": (0.413, 1.1, 0.699, 2.251, 2.137),
+     }},
     {"kind": "read", "metrics": {"cd_deep": "{line}: {column} share"}, "runs": 6, "error": 0.0003,
      "where": "supplement, deep networks", "columns": TYPES, "lines": {
          "depth_1/cd_1": (0.573, 0.1965, 0.1443, 0.0012, 0.085),
@@ -215,8 +233,8 @@ TABLES = (
      "error": 0.001, "where": "supplement, deep networks", "columns": DEPTHS, "lines": {
          "lowest mean accuracy": (0.417, 0.417, 0.458, 0.458),
      }},
-    {"kind": "read", "metrics": {"te_deep": "depth_{column}/te_2_2: {line}"}, "runs": 1, "error": 5,
-     "where": "supplement, deep networks", "columns": (1, 2, 3, 4), "lines": {
+    {"kind": "read", "metrics": {"te_deep": "depth_{column}/te_2_2: {line}"}, "runs": 1,
+     "error": 0.5, "where": "supplement, deep networks", "columns": DEPTHS, "lines": {
          "first all right, train": (103, 131, 102, 56),
          "first all right, test": (451, 294, 191, 309),
      }},
@@ -405,10 +423,16 @@ CLAIMS = {
         ],
     },
     "context_wins_at_rep_2": {
-        "sentence": "At representation 2, CD-3 is answered from the context alone more than "
-        "from the right conjunctions",
+        "sentence": "At representation 2, the context alone is the largest term of the machine's "
+        "decision values on CD-3",
         "where": "figure 3e",
-        "chains": [[("magnitudes", "rep_2, CD-3: context"), ("magnitudes", "rep_2, CD-3: right")]],
+        "chains": [
+            [
+                ("magnitudes", "rep_2, CD-3, decision values: context"),
+                ("magnitudes", "rep_2, CD-3, decision values: {0}"),
+            ]
+        ],
+        "each": ("right", "wrong", "sensory", "memorization"),
     },
     "depth_makes_lookup_tables": {
         "sentence": "The deeper a wide random network, the less salient single components are "
@@ -417,16 +441,35 @@ CLAIMS = {
         "chains": [
             [
                 ("salience", "{0}, depth 1: S(1;3)"),
+                ("salience", "{0}, depth 2: S(1;3)"),
                 ("salience", "{0}, depth 5: S(1;3)"),
+                ("salience", "{0}, depth 10: S(1;3)"),
                 ("salience", "{0}, depth 20: S(1;3)"),
             ],
             [
                 ("salience", "{0}, depth 20: S(3;3)"),
+                ("salience", "{0}, depth 10: S(3;3)"),
                 ("salience", "{0}, depth 5: S(3;3)"),
+                ("salience", "{0}, depth 2: S(3;3)"),
                 ("salience", "{0}, depth 1: S(3;3)"),
             ],
         ],
-        "each": ("step", "relu"),
+        "each": ("step", "relu", "leaky_relu", "rectified_quadratic", "gaussian"),
+    },
+    "pairs_are_most_salient_in_between": {
+        "sentence": "The salience of pairs of components first rises with depth and then falls, "
+        "for most nonlinearities (for the Gaussian it falls)",
+        "where": "figure 2",
+        "chains": [
+            [("salience", "{0}, depth {1}: S(2;3)"), ("salience", "{0}, depth 1: S(2;3)")],
+            [("salience", "{0}, depth {1}: S(2;3)"), ("salience", "{0}, depth 20: S(2;3)")],
+        ],
+        "each": (
+            ("step", 2),
+            ("relu", 5),
+            ("leaky_relu", 10),
+            ("rectified_quadratic", 2),
+        ),
     },
     "rich_networks_solve_equivalence": {
         "sentence": "Rich networks solve transitive equivalence better than lazy ones",
@@ -435,6 +478,26 @@ CLAIMS = {
             [
                 ("te_rich", "mse/te_2_2, sigma 1e-06: accuracy"),
                 ("te_rich", "mse/te_2_2, sigma 1: accuracy"),
+            ],
+        ],
+    },
+    "lazy_networks_stay_at_chance": {
+        "sentence": "On new pairs of transitive equivalence lazy networks stay at chance or below",
+        "where": "section on transitive equivalence",
+        "chains": [[0.5, ("te_rich", "mse/te_2_2, sigma 1: accuracy")]],
+    },
+    "rich_weights_mirror_the_classes": {
+        "sentence": "Rich networks weight equivalent items of both components alike and others "
+        "oppositely, more than lazy networks do",
+        "where": "figure 4b and c",
+        "chains": [
+            [
+                ("te_rich", "mse/te_2_2, sigma 1e-06: weights, equivalent items"),
+                ("te_rich", "mse/te_2_2, sigma 1: weights, equivalent items"),
+            ],
+            [
+                ("te_rich", "mse/te_2_2, sigma 1: weights, other items"),
+                ("te_rich", "mse/te_2_2, sigma 1e-06: weights, other items"),
             ],
         ],
     },
@@ -490,10 +553,41 @@ CLAIMS = {
         "each": (1, 2, 3, 4),
     },
     "digits_apart_leak_less": {
-        "sentence": "The further digits are apart, the less the sums of ConvNets shrink",
+        "sentence": "The sums of ConvNets shrink less if digits are 20 pixels apart than if one "
+        "lies upon the other",
         "where": "figure 5, figure of values by distance",
         "chains": [[("addition_mnist", "{0}, d=20: slope"), ("addition_mnist", "{0}, d=0: slope")]],
         "each": ("extrapolation", "interpolation", "both", "asymmetric"),
+    },
+    "every_distance_leaks_less": {
+        "sentence": "The further digits are apart, the less the sums of ConvNets shrink, in every "
+        "step of 5 pixels",
+        "where": "figure of values by distance",
+        "chains": [
+            [
+                ("addition_mnist", "{0}, d=20: slope"),
+                ("addition_mnist", "{0}, d=15: slope"),
+                ("addition_mnist", "{0}, d=10: slope"),
+                ("addition_mnist", "{0}, d=5: slope"),
+                ("addition_mnist", "{0}, d=0: slope"),
+            ]
+        ],
+        "each": ("extrapolation", "interpolation", "both", "asymmetric"),
+    },
+    "distance_makes_digits_salient": {
+        "sentence": "The further digits are apart, the more salient single digits are in layer 11 "
+        "of untrained ConvNets",
+        "where": "figure of salience by distance",
+        "chains": [
+            [
+                ("addition_mnist", "{0}, d=20: salience"),
+                ("addition_mnist", "{0}, d=15: salience"),
+                ("addition_mnist", "{0}, d=10: salience"),
+                ("addition_mnist", "{0}, d=5: salience"),
+                ("addition_mnist", "{0}, d=0: salience"),
+            ]
+        ],
+        "each": ("extrapolation",),
     },
     "inside_or_outside_is_alike": {
         "sentence": "With two anchors it makes no difference whether new items lie between "
@@ -532,11 +626,11 @@ CLAIMS = {
         "where": "figure 5, figure of values by distance",
         "chains": [
             [
-                ("addition_mnist", "both, d={0}: slope"),
-                ("addition_mnist", "extrapolation, d={0}: slope"),
+                ("addition_mnist", "{0}, d={1}: slope"),
+                ("addition_mnist", "extrapolation, d={1}: slope"),
             ]
         ],
-        "each": (0, 20),
+        "each": (("both", 0), ("both", 20), ("interpolation", 0), ("interpolation", 20)),
     },
     "shortcut_wins_apart": {
         "sentence": "Digits apart, ConvNets solve CD-3 worse, and below chance",
@@ -608,7 +702,27 @@ MORE_ADDITIVE = (
     "the additivity at earlier epochs; the metric 'mean additivity, half of the images' of other "
     "runs, which measures the noise",
 )
+HALF_AS_LARGE = (
+    "unknown: the figure's bars are half of ours (ours are 2.01 times as large in the median of "
+    "60, 30 networks), and their shares agree. An earlier stop is not the cause: at a training "
+    "loss of 0.01 heights agree, but the shares of wrong conjunctions are 0.6 to 0.9 times the "
+    "paper's on CD-1 and CD-2 (depths 1 and 3)",
+    "training with the loss log(1 + exp(-2 y f)), whose outputs are half as large, to 1e-4: heights "
+    "and shares should both agree",
+)
 CAUSES = {
+    "cd_deep.depth_1_cd_1_mean_value": HALF_AS_LARGE,
+    "cd_deep.depth_1_cd_2_mean_value": HALF_AS_LARGE,
+    "cd_deep.depth_1_cd_3_mean_value": HALF_AS_LARGE,
+    "cd_deep.depth_2_cd_1_mean_value": HALF_AS_LARGE,
+    "cd_deep.depth_2_cd_2_mean_value": HALF_AS_LARGE,
+    "cd_deep.depth_2_cd_3_mean_value": HALF_AS_LARGE,
+    "cd_deep.depth_3_cd_1_mean_value": HALF_AS_LARGE,
+    "cd_deep.depth_3_cd_2_mean_value": HALF_AS_LARGE,
+    "cd_deep.depth_3_cd_3_mean_value": HALF_AS_LARGE,
+    "cd_deep.depth_4_cd_1_mean_value": HALF_AS_LARGE,
+    "cd_deep.depth_4_cd_2_mean_value": HALF_AS_LARGE,
+    "cd_deep.depth_4_cd_3_mean_value": HALF_AS_LARGE,
     "cd_mnist.cd_2_d_10_mean_additivity": MORE_ADDITIVE,
     "cd_mnist.cd_2_d_15_mean_additivity": MORE_ADDITIVE,
 }

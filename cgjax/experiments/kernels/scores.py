@@ -58,19 +58,27 @@ def as_array(value) -> np.ndarray:
 
 
 def type_shares(labels: np.ndarray, coefficients: np.ndarray) -> dict[str, Pooled]:
-    """Shares of each type of conjunction, from coefficients [networks, ...].
+    """Shares of each type of conjunction in the sum of `type_means`."""
+    return _type_magnitudes(labels, coefficients, "sum")
+
+
+def type_means(labels: np.ndarray, coefficients: np.ndarray) -> dict[str, Pooled]:
+    """Mean |value| of each type of conjunction, from coefficients [networks, ...].
 
     Coefficients are averaged over networks first, as in the paper, so that only what the networks
     have in common remains.
     """
+    return _type_magnitudes(labels, coefficients, None)
 
-    def shares(sample):
-        return additivity.type_magnitudes(labels, sample.mean(axis=0), tasks.RELEVANT, "sum")
+
+def _type_magnitudes(labels, coefficients, relative_to):
+    def magnitudes(sample):
+        return additivity.type_magnitudes(labels, sample.mean(axis=0), tasks.RELEVANT, relative_to)
 
     pseudo_values = stats.jackknife(
-        lambda sample: np.array(list(shares(sample).values())), coefficients
+        lambda sample: np.array(list(magnitudes(sample).values())), coefficients
     )
-    return dict(zip(shares(coefficients), map(Pooled, pseudo_values.T), strict=True))
+    return dict(zip(magnitudes(coefficients), map(Pooled, pseudo_values.T), strict=True))
 
 
 def closed_form(kappa: np.ndarray, task: tasks.Task) -> closed_forms.Addition:

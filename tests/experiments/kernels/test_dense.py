@@ -253,6 +253,8 @@ def test_magnitudes_average_values_over_networks_first():
     values, seeds = entry(scores["right share"], [3, 4])
     assert values.shape == (2,) and seeds == []  # pseudo-values of one number, not scores of seeds
     assert values.mean() == pytest.approx(share)
+    values, _ = entry(scores["mean |value|, right"], [3, 4])
+    assert values.mean() == pytest.approx(saved["right"])
 
 
 def test_signatures_of_the_four_ideal_units():

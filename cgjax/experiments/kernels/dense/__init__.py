@@ -27,6 +27,7 @@ from cgjax.experiments.kernels.scores import (
     entry,
     scores_of,
     short,
+    type_means,
     type_shares,
 )
 from cgjax.nets.mlp import MLP
@@ -206,8 +207,9 @@ def _addition(cell: Cell) -> tuple[dict, dict]:
 def _context(cell: Cell) -> tuple[dict, dict]:
     """Mean |value| by type of conjunction; on CD-3 also the margin in closed form."""
     labels, coefficients = cell.account.labels, cell.account.coefficients
-    shares = type_shares(labels, coefficients)
+    shares, means = type_shares(labels, coefficients), type_means(labels, coefficients)
     scores = {f"{kind} share": share for kind, share in shares.items()}
+    scores |= {f"mean |value|, {kind}": mean for kind, mean in means.items()}
     magnitudes = additivity.type_magnitudes(labels, coefficients, tasks.RELEVANT)
     saved = {"types": np.array(list(magnitudes)), "magnitudes": np.array(list(magnitudes.values()))}
     saved |= additivity.type_magnitudes(labels, coefficients.mean(axis=0), tasks.RELEVANT)
