@@ -707,8 +707,8 @@ HALF_AS_LARGE = (
     "60, 30 networks), and their shares agree. An earlier stop is not the cause: at a training "
     "loss of 0.01 heights agree, but the shares of wrong conjunctions are 0.6 to 0.9 times the "
     "paper's on CD-1 and CD-2 (depths 1 and 3)",
-    "training with the loss log(1 + exp(-2 y f)), whose outputs are half as large, to 1e-4: heights "
-    "and shares should both agree",
+    "training with the loss log(1 + exp(-2 y f)), whose outputs are half as large, to 1e-4: "
+    "heights and shares should both agree",
 )
 CAUSES = {
     "cd_deep.depth_1_cd_1_mean_value": HALF_AS_LARGE,

@@ -173,10 +173,11 @@ def apart(record: list[dict], measure: str, end: str = "") -> tuple[float, float
 def means(record: list[dict], studies: dict) -> str:
     """Means over the cells of BERT from scratch, against the paper's two tables."""
     sub, abl = apart(record, "sub_diff"), apart(record, "abl_diff")
+    chosen = apart(record, "abl_diff", ", selected")[2]
     return (
         f"sub_diff {sub[0]:+.3f} beside {sub[1]:+.3f} (difference {sub[2]}), abl_diff "
         f"{abl[0]:+.3f} beside {abl[1]:+.3f} (difference {abl[2]}). The difference of ours from "
-        f"the published abl_diff, of selected masks, is {apart(record, 'abl_diff', ', selected')[2]}"
+        f"the published abl_diff, of selected masks, is {chosen}"
     )
 
 
