@@ -723,6 +723,12 @@ CAUSES = {
     "cd_deep.depth_4_cd_1_mean_value": HALF_AS_LARGE,
     "cd_deep.depth_4_cd_2_mean_value": HALF_AS_LARGE,
     "cd_deep.depth_4_cd_3_mean_value": HALF_AS_LARGE,
+    "te_deep.depth_3_te_2_2_first_all_right_train": (
+        "unknown: the paper's settings of this task are not published, ours are those of context "
+        "dependence. The latest of our 50 groups of six networks is right at step 101; the mean "
+        "step is 32 earlier than the paper's at this depth, and 14 later at depth 4",
+        "the order of the training samples and batches smaller than the set, at all four depths",
+    ),
     "cd_mnist.cd_2_d_10_mean_additivity": MORE_ADDITIVE,
     "cd_mnist.cd_2_d_15_mean_additivity": MORE_ADDITIVE,
 }
