@@ -200,7 +200,7 @@ def test_the_benchmark_audits_the_orthogonal_support(monkeypatch):
 def test_opacity_is_of_one_shared_network(trained):
     opened = str(trained / "orthogonal_compositional")
     wrong = config("opacity", ("data.run", opened), ("data.part", "compositional"))
-    with pytest.raises(BadInput, match="no run of one shared network"):
+    with pytest.raises(BadInput, match="not a run of one shared network"):
         run.STUDIES["opacity"](wrong)
 
 
