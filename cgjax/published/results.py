@@ -26,15 +26,18 @@ def summary(values, seeds, published: dict | None) -> dict:
     """
     values = [float(v) for v in values]
     finite = [v for v in values if math.isfinite(v)]
-    entry = {
+    return {
         "ours": float(np.mean(finite)) if finite else None,
         "sd": float(np.std(finite, ddof=1)) if len(finite) > 1 else None,
         "values": [v if math.isfinite(v) else None for v in values],
         "seeds": [int(s) for s in seeds],
-        "paper": None,
-        "paper_sd": None,
-        "where": None,
+        **beside(published),
     }
+
+
+def beside(published: dict | None) -> dict:
+    """The keys of an entry of results.json that a published number sets."""
+    entry = {"paper": None, "paper_sd": None, "where": None}
     if published and published.get("kind") != "recomputed":
         entry |= {
             "paper": published["mean"],

@@ -27,7 +27,7 @@ from cgjax.published import PUBLISHED
 from cgjax.published import results as markdown
 from cgjax.published import verdict as verdicts
 from cgjax.published.claims import BY_ROW
-from cgjax.published.results import summary
+from cgjax.published.results import beside, summary
 
 HEADLINES = ("train accuracy", "test accuracy", "gap", "S_2", "interventional information")
 
@@ -116,10 +116,11 @@ def renumbered(entry: dict) -> dict:
     numbers = PUBLISHED["resistance"].get(entry["row"])
     if numbers is None:
         return entry
-    metrics = {}
-    for name, metric in entry["metrics"].items():
-        values = [np.nan if value is None else value for value in metric["values"]]
-        metrics[name] = summary(values, metric["seeds"], numbers.get(name))
+    metrics = {
+        name: {key: metric[key] for key in ("ours", "sd", "values", "seeds") if key in metric}
+        | beside(numbers.get(name))
+        for name, metric in entry["metrics"].items()
+    }
     return entry | {"metrics": metrics}
 
 
