@@ -1,9 +1,10 @@
 """Launch settings of the GPU kernels: each one in use beside those of a search on this GPU.
 
-`python -m cgjax.bench launches` times every kernel of the decoders and of the ConvNet alone, with
-many tiles, warps and depths of the pipeline. Settings that the GPU cannot run, or whose results
-differ from those of the settings in use, do not count. The fastest settings belong into `TUNED` and
-`WIDE` of `nets.pallas.upsample`, and into `TUNED` of `nets.pallas.conv`.
+`python -m cgjax.bench launches` times the kernels of the decoders and of the ConvNet one by one,
+with many tiles, warps and depths of the pipeline; the kernel of the loss is not among them. Settings
+that the GPU cannot run, or whose results differ from those of the settings in use, do not count. The
+fastest settings belong into `TUNED` and `WIDE` of `nets.pallas.upsample`, and into `TUNED` of
+`nets.pallas.conv`.
 """
 
 import itertools
@@ -42,12 +43,15 @@ class Case(NamedTuple):
     others: tuple
 
 
-class Found(NamedTuple):
-    """Seconds of the launch in use and of the fastest one; numbers of those that do not count."""
+class Timing(NamedTuple):
+    """Seconds of the launch in use, the fastest launch, and its seconds.
 
-    used: float
-    best: NamedTuple
-    seconds: float
+    n_unfit, n_wrong: launches that do not compile, and those with another result.
+    """
+
+    used_s: float
+    fastest: NamedTuple
+    fastest_s: float
     n_unfit: int
     n_wrong: int
 
@@ -65,28 +69,30 @@ def run(batch: int = 0, steps: int = 0) -> None:
     for title, cases in networks.items():
         rows = []
         for case in cases():
-            found = search(case, steps or 20)
-            rows.append(row(case, found))
+            rows.append(row(case, search(case, steps or 20)))
             say(" · ".join(rows[-1]))
-        table(title, ("kernel", "ms", "fastest", "faster by", "settings"), rows)
+        columns = ("kernel", "ms in use", "ms fastest", "faster by", "fastest settings", "left out")
+        table(title, columns, rows)
 
 
-def row(case: Case, found: Found) -> tuple[str, ...]:
+def row(case: Case, timing: Timing) -> tuple[str, ...]:
     """A line of the table: the fastest launch as its differences from the one in use."""
     changes = {
         name: value
-        for name, value in found.best._asdict().items()
+        for name, value in timing.fastest._asdict().items()
         if value != getattr(case.used, name)
     }
     text = ", ".join(f"{name}={value}" for name, value in changes.items()) or "as in use"
-    times = f"{1e3 * found.used:.3f}", f"{1e3 * found.seconds:.3f}"
-    return case.name, *times, f"{found.used / found.seconds:.2f} x", text
+    times = f"{1e3 * timing.used_s:.3f}", f"{1e3 * timing.fastest_s:.3f}"
+    ratio = f"{timing.used_s / timing.fastest_s:.2f} x"
+    left_out = f"{timing.n_unfit} too large, {timing.n_wrong} differ"
+    return case.name, *times, ratio, text, left_out
 
 
 # --- search ---------------------------------------------------------------------------------------
 
 
-def search(case: Case, n: int, timer: Callable = fastest) -> Found:
+def search(case: Case, n: int, timer: Callable = fastest) -> Timing:
     """The fastest of a case's launches, each timed in a program of n calls.
 
     timer: function without arguments -> seconds.
@@ -107,9 +113,9 @@ def search(case: Case, n: int, timer: Callable = fastest) -> Found:
             n_wrong += 1
             continue
         seconds[launch] = timer(partial(program, *case.inputs)) / n
-    best = min(seconds, key=seconds.get)
+    quickest = min(seconds, key=seconds.get)
     n_unfit = sum(program is None for program in programs)
-    return Found(seconds[case.used], best, seconds[best], n_unfit, n_wrong)
+    return Timing(seconds[case.used], quickest, seconds[quickest], n_unfit, n_wrong)
 
 
 def _compiled(case: Case, n: int, launch):
@@ -163,11 +169,11 @@ def decoder_cases(channels: int, slots: int, images: int, start=decoders.START, 
 
     def case(name, field, inputs, call, **more):
         used = getattr(tuning, field)
-        others = launches(used, tile=(16, 32, 64, 128), warps=(2, 4, 8), **more)
+        others = launches(used, tile=(16, 32, 64, 128), **({"warps": (2, 4, 8)} | more))
 
         def with_launch(launch, *arrays):
-            call_one = partial(call, tuning=tuning._replace(**{field: launch}), interpret=interpret)
-            return jax.vmap(call_one)(*arrays)
+            changed = tuning._replace(**{field: launch})
+            return jax.vmap(partial(call, tuning=changed, interpret=interpret))(*arrays)
 
         return Case(name, inputs, with_launch, used, others)
 
@@ -194,10 +200,18 @@ def decoder_cases(channels: int, slots: int, images: int, start=decoders.START, 
         inputs = (hidden(2 * n), hidden(n), kernel)
         yield case(f"back through {n} rows", field, inputs, back, stages=(1, 3))
 
+    n = sizes[-1]
+
+    def last(mixed, biases, tuning, interpret):
+        return upsample.last_stage(mixed, biases, colours, tuning, interpret)
+
+    inputs = (_normal(4, slots, 4 * colours, n, n, images), biases)
+    more = {"warps": (1, 2, 4, 8), "span": (8, 16, 32)}
+    yield case(f"stage of {n} rows, last", "last", inputs, last, **more)
+
     def last_back(grad, y, last_kernel, tuning, interpret):
         return upsample.last_stage_back(grad, y, last_kernel, tuning, interpret)[0]
 
-    n = sizes[-1]
     inputs = (_normal(3, slots, colours, 2 * n, 2 * n, images), hidden(n), last_kernel)
     yield case(f"back through {n} rows, last", "last_back", inputs, last_back, stages=(1, 3))
 
@@ -227,7 +241,7 @@ def _conv_case(name, field, arrays, tuning, interpret):
     def call(launch, *inputs):
         settings = conv.Settings(tuning=tuning._replace(**{field: launch}), interpret=interpret)
 
-        def one(*inputs):
+        def of_network(*inputs):
             if field == "forward":
                 return conv.convolve(*inputs, settings)
             if field == "back":  # linear in x: its value does not matter
@@ -238,7 +252,7 @@ def _conv_case(name, field, arrays, tuning, interpret):
             product = partial(conv.convolve, inputs[0], settings=settings)
             return jax.vjp(product, zero)[1](inputs[1])[0]
 
-        return jax.vmap(one)(*inputs)
+        return jax.vmap(of_network)(*inputs)
 
     used = getattr(tuning, field)
     c, out = kernel.shape[-2:]

@@ -30,8 +30,8 @@ def test_no_field_of_a_launch_changes_the_result(cases):
     for case in cases():
         names = case.used._fields
         one_each = {(name, getattr(other, name)): other for other in case.others for name in names}
-        found = launches.search(case._replace(others=tuple(one_each.values())), 2, seconds())
-        assert (found.n_wrong, found.n_unfit) == (0, 0), case.name
+        timing = launches.search(case._replace(others=tuple(one_each.values())), 2, seconds())
+        assert (timing.n_wrong, timing.n_unfit) == (0, 0), case.name
 
 
 def toy(wrong=(), unfit=()):
@@ -48,20 +48,23 @@ def toy(wrong=(), unfit=()):
 
 
 def test_the_fastest_launch():
-    found = launches.search(toy(), 5, seconds(5.0, 4.0, 2.5, 3.0))
-    assert (found.used, found.seconds, found.best.tile) == (1.0, 0.5, 32)
-    assert launches.row(toy(), found) == ("toy", "1000.000", "500.000", "2.00 x", "tile=32")
+    timing = launches.search(toy(), 5, seconds(5.0, 4.0, 2.5, 3.0))
+    assert (timing.used_s, timing.fastest_s, timing.fastest.tile) == (1.0, 0.5, 32)
+    assert launches.row(toy(), timing) == (
+        *("toy", "1000.000", "500.000", "2.00 x", "tile=32"),
+        "0 too large, 0 differ",
+    )
 
 
 def test_the_launch_in_use_may_be_the_fastest():
-    found = launches.search(toy(), 1, seconds(1.0))
-    assert found.best == Launch()
-    assert launches.row(toy(), found)[-1] == "as in use"
+    timing = launches.search(toy(), 1, seconds(1.0))
+    assert timing.fastest == Launch()
+    assert launches.row(toy(), timing)[-2] == "as in use"
 
 
 def test_wrong_results_and_launches_that_do_not_fit_do_not_count():
-    found = launches.search(toy(wrong=(16,), unfit=(128,)), 1, seconds(3.0, 2.0))
-    assert (found.best.tile, found.n_wrong, found.n_unfit) == (32, 1, 1)
+    timing = launches.search(toy(wrong=(16,), unfit=(128,)), 1, seconds(3.0, 2.0))
+    assert (timing.fastest.tile, timing.n_wrong, timing.n_unfit) == (32, 1, 1)
 
 
 def test_settings_in_use_that_do_not_fit():

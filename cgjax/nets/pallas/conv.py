@@ -71,19 +71,19 @@ TUNED = {  # kernel size, input channels, output channels
     ),
     (5, 16, 32): Tuning(weights=Launch(64, 32, 16, 2, 1, 264), by_rows=True),
     (5, 32, 32): Tuning(
-        forward=Launch(256, 32, 32, 4, 3, 128),
-        back=Launch(256, 32, 32, 4, 3, 128),
-        weights=Launch(64, 32, 32, 4, 1, 264, 4),
+        forward=Launch(128, 32, 32, 2, 3, 128),
+        back=Launch(128, 32, 32, 2, 3, 128),
+        weights=Launch(32, 32, 32, 2, 3, 264, 4),
     ),
     (5, 32, 64): Tuning(
-        forward=Launch(256, 64, 32, 4, 3, 128),
+        forward=Launch(128, 64, 32, 2, 3, 128),
         back=Launch(256, 32, 32, 8, 3, 128),
-        weights=Launch(64, 64, 32, 4, 1, 264, 4),
+        weights=Launch(32, 64, 32, 2, 3, 528, 4),
     ),
     (5, 64, 64): Tuning(
-        forward=Launch(256, 64, 32, 4, 3, 128),
+        forward=Launch(128, 64, 32, 2, 3, 128),
         back=Launch(128, 64, 32, 4, 3, 128),
-        weights=Launch(32, 64, 64, 4, 2, 264, 4),
+        weights=Launch(32, 64, 64, 4, 1, 264, 4),
     ),
 }
 

@@ -48,11 +48,11 @@ class Tuning(NamedTuple):
     narrow_*: for activations narrower than float32.
     """
 
-    stage: Launch = Launch(stages=3)
+    stage: Launch = Launch(16, 2, early=True, stages=3)
     narrow_stage: Launch = Launch()
     stage_mix: Launch = Launch(stages=3)
     narrow_mix: Launch = Launch(early=True)
-    last: Launch = Launch(128)
+    last: Launch = Launch(64, 1, 8)
     stage_back: Launch = Launch()
     narrow_back: Launch = Launch(stages=3)
     few_back: Launch = Launch(32)
@@ -61,18 +61,18 @@ class Tuning(NamedTuple):
 
 
 # The fastest settings measured on an H200, kernel by kernel or in a training step, for stages of 16
-# and 32 channels. For 64 channels only the warps were measured: these pipelines do not fit into
-# shared memory. `python -m cgjax.bench launches` measures others.
+# and 32 channels, and for 64. Float32; for narrower activations of 64 channels only the warps were
+# measured. `python -m cgjax.bench launches` measures others.
 TUNED = Tuning()
 WIDE = Tuning(
-    stage=Launch(warps=8),
+    stage=Launch(32, 8, early=True, stages=4),
     narrow_stage=Launch(warps=8),
-    stage_mix=Launch(warps=8),
+    stage_mix=Launch(32, 8, early=True),
     narrow_mix=Launch(warps=8, early=True),
-    stage_back=Launch(warps=8),
+    stage_back=Launch(32, 8),
     narrow_back=Launch(warps=8),
     few_back=Launch(32, 8),
-    last_back=Launch(warps=8),
+    last_back=Launch(stages=3),
 )
 FEW = 8
 
@@ -88,7 +88,6 @@ def supports(channels: int, out_channels: int, kernel: int, activation: str) -> 
     return fits and kernel == 2 and activation == "elu"
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def upsample_stack(x: jax.Array, convs, tuning: Tuning | None = None, interpret: bool = False):
     """Stages of a decoder: x [B,n,n,c], convs [(kernel [2,2,c,o], bias [o]), ...] -> images.
 
@@ -96,22 +95,25 @@ def upsample_stack(x: jax.Array, convs, tuning: Tuning | None = None, interpret:
     ELU follows every stage except the last. Activations have the dtype of x. n is a power of two;
     there are two or more stages. The images are float32 [B, 2^stages n, 2^stages n, o], o <= 4.
     """
+    return _stack(x, convs, tuning or tuned(x.shape[-1]), interpret)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _stack(x, convs, tuning, interpret):
     return _stack_forward(x, convs, tuning, interpret, keeps=False)[0]
 
 
 def _stack_forward(x, convs, tuning, interpret, keeps=True):
-    tuning = tuning or tuned(x.shape[-1])
     mixed, hidden = to_mixed(x, convs, tuning, interpret, keeps)
     image = last_stage(mixed, all_biases(convs), convs[-1][1].size, tuning, interpret)
     return image.transpose(3, 1, 2, 0), (hidden, convs)
 
 
 def _stack_backward(tuning, interpret, saved, grad):
-    tuning = tuning or tuned(saved[0][0].shape[-1])
     return from_images(grad.transpose(3, 1, 2, 0), *saved, tuning, interpret)
 
 
-upsample_stack.defvjp(_stack_forward, _stack_backward)
+_stack.defvjp(_stack_forward, _stack_backward)
 
 
 def to_mixed(x, convs, tuning, interpret, keeps=True):
