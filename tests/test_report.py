@@ -301,6 +301,7 @@ CONSTANTS = {
 # Keys that runs of a label were given other values of.
 _SPLITS = ("data.splits", "masks.epochs", "train.epochs")
 GIVEN = {
+    "loss_0.01": ("optim.stop", "eval.converged"),
     "published_splits": _SPLITS,
     "published_splits_minilm": (*_SPLITS, "parts.scratch_minilm.optim.lr"),
     "published_splits_pretrained": (*_SPLITS, "parts.pretrained.optim.lr"),

@@ -9,6 +9,7 @@ import scipy.stats
 from cgjax import report
 from cgjax.core.errors import BadInput
 from cgjax.experiments.bumps import readme as bumps
+from cgjax.experiments.kernels import readme as kernels
 from cgjax.experiments.resistance import readme as resistance
 from cgjax.experiments.sprites import readme as sprites
 from cgjax.experiments.subnetworks import readme as subnetworks
@@ -65,7 +66,7 @@ def test_how_many_seeds_would_show_that_one_program_loses_fewer():
 
 
 def test_the_sprites_readme_says_how_many_sentences_are_decided():
-    """The root README says of the first that there is no verdict yet."""
+    """The root README says that the first sentence has no verdict."""
     text = readme.field("sprites", "sentences")
     claims = [c for c in CLAIMS.values() if (c.family, c.kind) == ("sprites", "sentence")]
     decided = [
@@ -129,3 +130,20 @@ def test_every_answer_to_an_open_question_is_a_finding_that_the_record_matches()
         rows = {f"{CLAIMS[name].family}/{row}" for name in ids for row in CLAIMS[name].rows}
         fields = re.findall(r"\{\{(\S+?)-(?:default|fast|paper)(?:-\S+)? ", text)
         assert set(fields) <= rows and text.count("{{") == len(fields), text
+
+
+def test_the_cause_of_the_half_height_bars_has_the_recorded_numbers():
+    """Heights and shares of three settings; the cause states them as literals."""
+    text = kernels.heights(report.entries("kernels"), {})
+    numbers = re.findall(r"\d\.\d\d(?= \(| and|;)", text)
+    assert len(numbers) == 9
+    cause = CLAIMS["kernels.cd_deep.depth_1_cd_1_mean_value_right"].cause
+    assert [n for n in numbers if n not in cause] == []
+
+
+def test_settings_with_another_loss_are_not_a_rows_numbers():
+    metric = {"ours": 1.0, "values": [1.0]}
+    run = {"row": "cd_deep", "metrics": {"a": metric}}
+    runs = [run | {"label": label} for label in ("cross_entropy", "loss_0.01")]
+    assert kernels.metrics_of(runs, "cd_deep") == {}
+    assert kernels.metrics_of([*runs, run | {"label": ""}], "cd_deep") == {"a": metric}

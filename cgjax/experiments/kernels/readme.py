@@ -18,6 +18,12 @@ REGIMES = {"1": "lazy", "1e-06": "rich"}  # initial scale -> name
 NEW = {"cd_1": "CD-1", "cd_2": "CD-2", "cd_3": "CD-3", "te_5_5_hubs_4": "transitive equivalence"}
 THEORY = ("leak", "partial", "phase", "magnitudes", "salience")  # rows without networks
 DISTANCES = (0, 20)  # of the recorded runs on MNIST
+# Labels of `cd_deep` with another loss, or stopped early: which setting has the figure's heights?
+VARIANTS = {
+    "magnitudes": "ours",
+    "cross_entropy": "with the cross-entropy of the logits f and -f",
+    "loss_0.01": "stopped at a loss of 0.01",
+}
 IMAGES = tuple(
     f"{task}_{data}"
     for task in ("addition", "cd")
@@ -26,9 +32,10 @@ IMAGES = tuple(
 
 
 def metrics_of(record: list[dict], row: str) -> dict:
-    """The recorded metrics of a row, each from the run with most seeds."""
-    metrics = {}
-    for entry in (entry for entry in record if entry["row"] == row):
+    """The recorded metrics of a row, each from the run with most seeds; no other settings."""
+    metrics, others = {}, [label for label in VARIANTS if label != "magnitudes"]
+    entries = [run for run in record if run["row"] == row and run["label"] not in others]
+    for entry in entries:
         for name, metric in entry["metrics"].items():
             if name not in metrics or len(metric["values"]) > len(metrics[name]["values"]):
                 metrics[name] = metric
@@ -284,7 +291,27 @@ def draw_salience(record: list[dict], studies: dict, path: pathlib.Path) -> path
     return draw_estimates(cells, slopes, path)
 
 
+def heights(record: list[dict], studies: dict) -> str:
+    """Bars of deep networks over the figure's: median height, and shares of wrong conjunctions."""
+    texts = []
+    for label, words in VARIANTS.items():
+        (entry,) = [run for run in record if (run["row"], run["label"]) == ("cd_deep", label)]
+        ratios = {
+            name: metric["ours"] / metric["paper"]
+            for name, metric in entry["metrics"].items()
+            if metric["paper"] and ("mean |value|" in name or "share" in name)
+        }
+        bars = [ratio for name, ratio in ratios.items() if "mean |value|" in name]
+        wrong = [ratios[f"depth_1/{task}: wrong share"] for task in ("cd_1", "cd_2")]
+        n = len(next(iter(entry["metrics"].values()))["values"])
+        texts.append(
+            f"{words} {np.median(bars):.2f} ({wrong[0]:.2f} and {wrong[1]:.2f}; {n} networks)"
+        )
+    return "; ".join(texts)
+
+
 TABLES = {
+    "heights": heights,
     "groups": groups,
     "dense": dense_table,
     "closed_form_error": closed_form_error,

@@ -12,6 +12,7 @@ from cgjax.experiments.kernels import tasks
 LOSSES = {
     "mse": lambda y, f: jnp.square(f - y),
     "logistic": lambda y, f: jax.nn.softplus(-y * f),
+    "cross_entropy": lambda y, f: jax.nn.softplus(-2 * y * f),  # of two classes with logits f, -f
 }
 
 

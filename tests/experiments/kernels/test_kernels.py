@@ -1,6 +1,7 @@
 """The kernels study: closed-form rows against known numbers, and what the command line says."""
 
 import numpy as np
+import optax
 import pytest
 
 from cgjax import config as configs
@@ -8,6 +9,7 @@ from cgjax.analysis import salience
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.kernels import images, run, tasks, theory
+from cgjax.experiments.kernels.scores import LOSSES
 from cgjax.main import main
 from cgjax.published import PUBLISHED
 
@@ -148,3 +150,10 @@ def test_anchors_of_dense_networks(tmp_path):
     metrics, _, _ = run.run(configs.load("kernels:addition_anchors,smoke"), tmp_path)
     for name in ("extrapolation", "extrapolation_4", "interpolation_3"):
         assert f"{name}, sigma 1: slope" in metrics
+
+
+def test_cross_entropy_is_that_of_two_opposite_logits():
+    y, f = np.array([1.0, -1.0, 1.0]), np.array([0.3, 2.0, -1.5])
+    logits = np.stack([f, -f], axis=-1)
+    wanted = optax.softmax_cross_entropy_with_integer_labels(logits, (y < 0).astype(int))
+    np.testing.assert_allclose(LOSSES["cross_entropy"](y, f), wanted, rtol=1e-6)

@@ -222,7 +222,7 @@ def _shortcut(cell: Cell) -> dict:
     """The margin on CD-3, measured and in closed form from the initial features' saliences."""
     saliences = np.asarray(salience.salience(cell.kappa))[0]
     closed = closed_forms.shortcut_bias(saliences[:, 0], saliences[:, 1])
-    is_logistic = cell.loss == "logistic"
+    is_logistic = cell.loss != "mse"
     margin, train = cell.task.y * cell.outputs, cell.task.is_train
     # Logistic outputs grow without bound, so margins are in units of the least training margin, as
     # for a support-vector machine.
