@@ -99,22 +99,33 @@ def low_at_paper(record: list[dict], studies: dict) -> str:
     return " and ".join(f"seed {seed} ({r2:.3f})" for seed, r2 in pairs if r2 < LOW_AT_PAPER)
 
 
-def low_of_broad(record: list[dict], studies: dict) -> str:
-    """The lowest seed of the broad diagonal at the published length, and how its loss went."""
-    run = _at_paper(record, "diagonal_broad")
-    metrics, model = run["metrics"], run["models"]["compositional"]
-    at = int(np.argmin(metrics["r2_all"]["values"]))
-    loss, rise = np.array(model["curve"][at]), model["largest_rise"][at]
-    middle, others = len(loss) // 2 - 1, np.delete(np.array(model["curve"])[:, -1], at)
-    worst_epoch = model["curve_epochs"] * (1 + int(loss.argmax()))
-    return (
-        f"Seed {metrics['r2_all']['seeds'][at]} of `diagonal_broad` ends at "
-        f"{metrics['r2_all']['values'][at]:.3f} and does not fit its support "
-        f"(R2 {metrics['r2_id']['values'][at]:.3f}). Its loss rises by {100 * rise:.0f} % in the "
-        f"first {worst_epoch} epochs. It is {loss[middle]:.4f} after "
-        f"{model['curve_epochs'] * (middle + 1):,} epochs and {loss[-1]:.4f} at the end (the other "
-        f"seeds: {others.min():.4f} to {others.max():.4f})"
-    )
+def unfit_at_paper(record: list[dict], studies: dict) -> str:
+    """Seeds at the published length that do not fit their support, and how their losses went."""
+    runs = [run for run in record if (run["size"], run["label"]) == ("paper", "")]
+    return " ".join(text for run in runs for text in _unfit(run))
+
+
+def _unfit(run: dict) -> list[str]:
+    """Sentences on each seed whose loss ends above twice the median of the run's five seeds."""
+    metrics = run["metrics"]
+    (model,) = run["models"].values()
+    if len(metrics["r2_id"]["values"]) < 5:
+        return []
+    losses, n = np.array(model["curve"]), model["curve_epochs"]  # means of n epochs
+    is_unfit = losses[:, -1] > 2 * np.median(losses[:, -1])
+    others, sentences = losses[~is_unfit, -1], []
+    for at in np.flatnonzero(is_unfit):
+        typical = np.median(losses[~is_unfit], axis=0)
+        first = int(np.argmax(losses[at] > 2 * typical))
+        sentences.append(
+            f"Seed {metrics['r2_all']['seeds'][at]} of `{run['row']}` has R2 "
+            f"{metrics['r2_id']['values'][at]:.3f} on its support and "
+            f"{metrics['r2_all']['values'][at]:.3f} on all combinations. Its loss is twice the "
+            f"median of the other seeds after {n * (first + 1)} epochs, rises by "
+            f"{100 * model['largest_rise'][at]:,.0f} % at most, and ends at {losses[at, -1]:.5f} "
+            f"(the others: {others.min():.5f} to {others.max():.5f})."
+        )
+    return sentences
 
 
 def broad_elsewhere(record: list[dict], studies: dict) -> str:
@@ -124,9 +135,9 @@ def broad_elsewhere(record: list[dict], studies: dict) -> str:
     steps = f"{torch['first_doubling'][0]:,} and {plain['first_doubling'][0]:,}"
     rises = f"{torch['largest_rise'][0]:.0%} and {plain['largest_rise'][0]:.0%}"
     return (
-        f"PyTorch and XLA's plain form train this seed from the same weights on the same batches "
-        f"for {study['epochs']} epochs. Their loss doubles too (at steps {steps}), but only for "
-        f"some steps: an epoch's mean rises by {rises}"
+        "PyTorch and XLA's plain form train seed 0 of `diagonal_broad` from the same weights on "
+        f"the same batches for {study['epochs']} epochs. Their loss doubles too (at steps "
+        f"{steps}), but only for some steps: an epoch's mean rises by {rises}"
     )
 
 
@@ -166,35 +177,43 @@ def _lost(entry: dict) -> list[int]:
     return [seed for seed, loss in pairs if loss[-1] > 2 * min(loss)]
 
 
-def _low_counts(record: list[dict]) -> tuple[list[str], int, int, int]:
-    """(rows with five seeds at `paper`, seeds, our low ones, the paper's low ones)."""
-    rows, n_low, n_theirs = [], 0, 0
+def _low_counts(record: list[dict]) -> dict[str, tuple[int, int]]:
+    """{row: (our low seeds, the paper's)} of the rows with five seeds of both at `paper`."""
+    counts = {}
     for row in PUBLISHED["sprites"]:
         theirs = PUBLISHED["sprites"][row]["r2_all"].get("values", ())
-        ours = [
-            entry["metrics"]["r2_all"]["values"]
-            for entry in record
-            if (entry["row"], entry["size"], entry["label"]) == (row, "paper", "")
-        ]
-        if ours and len(ours[0]) == len(theirs) == 5:
-            least = max(*ours[0], *theirs) - FAR_BELOW
-            rows.append(row)
-            n_low += sum(r2 < least for r2 in ours[0])
-            n_theirs += sum(r2 < least for r2 in theirs)
-    return rows, 5 * len(rows), n_low, n_theirs
+        run = by_row(record, "paper").get(row)
+        ours = run["r2_all"]["values"] if run else ()
+        if len(ours) == len(theirs) == 5:
+            least = max(*ours, *theirs) - FAR_BELOW
+            counts[row] = sum(r2 < least for r2 in ours), sum(r2 < least for r2 in theirs)
+    return counts
 
 
 def rate_at_paper(record: list[dict], studies: dict) -> str:
     """How many seeds end low at the published length, ours and the paper's, in finished rows."""
-    rows, n, n_low, n_theirs = _low_counts(record)
+    counts = _low_counts(record)
+    rows, n = len(counts), 5 * len(counts)
+    n_low, n_theirs = map(sum, zip(*counts.values()))
     low, high = stats.share_interval(n_low, n)
-    p = scipy.stats.fisher_exact([[n_low, n - n_low], [n_theirs, n - n_theirs]]).pvalue
+    theirs = [row for row in counts if counts[row][1]]
+    rest = [counts[row] for row in counts if row not in theirs]
+    n_low_rest = sum(ours for ours, _ in rest)
+    p, p_rest = _fisher(n_low, n_theirs, n), _fisher(n_low_rest, 0, 5 * len(rest))
     return (
         f"{n_low} of our {n} seeds (95 % interval {low:.2f} to {high:.2f}) and {n_theirs} of the "
-        f"paper's {n} end low in the {len(rows)} rows that have five seeds of both "
-        f"({', '.join(f'`{row}`' for row in rows)}). Low means more than {FAR_BELOW} below the "
-        f"row's best seed, a limit chosen after the runs. Fisher's exact test: p = {p:.2f}"
+        f"paper's {n} end low in the {rows} rows that have five seeds of both "
+        f"({', '.join(f'`{row}`' for row in counts)}). Low means more than {FAR_BELOW} below the "
+        f"row's best seed, a limit chosen after the runs. Fisher's exact test: p = {p:.2f}. The "
+        f"paper's low seeds are all in {', '.join(f'`{row}`' for row in theirs)}. In the other "
+        f"{len(rest)} rows, which were chosen after the runs too, {n_low_rest} of our "
+        f"{5 * len(rest)} seeds are low and none of the paper's (p = {p_rest:.2f})"
     )
+
+
+def _fisher(n_ours: int, n_theirs: int, n: int) -> float:
+    """p of Fisher's exact test for two shares of n."""
+    return scipy.stats.fisher_exact([[n_ours, n - n_ours], [n_theirs, n - n_theirs]]).pvalue
 
 
 def narrow(record: list[dict], studies: dict) -> str:
@@ -342,7 +361,7 @@ TABLES = {
     "shorter_memory": shorter_memory,
     "rises_at_paper": rises_at_paper,
     "low_at_paper": low_at_paper,
-    "low_of_broad": low_of_broad,
+    "unfit_at_paper": unfit_at_paper,
     "broad_elsewhere": broad_elsewhere,
     "broad_many": broad_many,
     "rate_at_paper": rate_at_paper,
