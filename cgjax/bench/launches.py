@@ -1,10 +1,10 @@
 """Launch settings of the GPU kernels: each one in use beside those of a search on this GPU.
 
 `python -m cgjax.bench launches` times the kernels of the decoders and of the ConvNet one by one,
-with many tiles, warps and depths of the pipeline; the kernel of the loss is not among them. Settings
-that the GPU cannot run, or whose results differ from those of the settings in use, do not count. The
-fastest settings belong into `TUNED` and `WIDE` of `nets.pallas.upsample`, and into `TUNED` of
-`nets.pallas.conv`.
+with many tiles, warps and depths of the pipeline; the kernel of the loss is not among them.
+Settings that the GPU cannot run, or whose results differ from those of the settings in use, do not
+count. The fastest settings belong into `TUNED` and `WIDE` of `nets.pallas.upsample`, and into
+`TUNED` of `nets.pallas.conv`.
 """
 
 import itertools

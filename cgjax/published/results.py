@@ -31,11 +31,11 @@ def summary(values, seeds, published: dict | None) -> dict:
         "sd": float(np.std(finite, ddof=1)) if len(finite) > 1 else None,
         "values": [v if math.isfinite(v) else None for v in values],
         "seeds": [int(s) for s in seeds],
-        **beside(published),
+        **published_keys(published),
     }
 
 
-def beside(published: dict | None) -> dict:
+def published_keys(published: dict | None) -> dict:
     """The keys of an entry of results.json that a published number sets."""
     entry = {"paper": None, "paper_sd": None, "where": None}
     if published and published.get("kind") != "recomputed":

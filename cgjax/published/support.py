@@ -49,7 +49,9 @@ TABLES = (
      "where": "an independent implementation, 40 values, 48 partners",
      "columns": ("failing pixels",), "lines": {
          "orthogonal_star": (40.0,),
-         "diagonal_narrow": ((17.0, 3.8),),
+         # The formula gives 3.8, with which this number would match. The mean of 1,000 values of
+         # ours is 24.7, further away, so the smaller error stays.
+         "diagonal_narrow": ((17.0, 3.2),),
      }},
     {"kind": "recomputed", "metrics": {"table": "{line}/{column} sigma"}, "error": 0.0005,
      "computed": True,
@@ -259,6 +261,14 @@ CAUSES = {
         "chance: the audit passes exactly the drawn values outside the gap; 136 of 256 are there "
         "in the recorded draw, two standard errors below 0.6",
         "more values: of 2,048 drawn ones 0.589 lie outside the gap and pass, and no other does",
+    ),
+    "table.diagonal_narrow_step_back_failing_pixels": (
+        "unknown: perhaps chance, the difference is 1.8 sampling errors of 3.8; ours are exactly "
+        "the pixels that the front sprite covers in all 48 partners, counted without a Jacobian "
+        "too: 24.7 ± 0.7 in 1,000 values. The other implementation has 40 values; fewer than 2.5 % "
+        "of draws of 40 have a mean below 17.9",
+        "the other implementation with the same values and partners: with partners of any shape, "
+        "for one, the mean would be 20.5 ± 0.8",
     ),
     "partners.delta_0.07_48_partners": (
         "chance: the share of the other implementation is of 60 values and has the error 0.06; of "

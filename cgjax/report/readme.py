@@ -142,7 +142,7 @@ def sentences(family: str) -> str:
     words = [standing.word for standing in standings.standings(claims=claims)]
     n = sum(word in ("match", "no match") for word in words)
     verb = "have" if n > 1 else "has"
-    return f"{n or 'none'} of the paper's {len(words)} sentences about them {verb} a verdict"
+    return f"{n or 'none'} of the paper's {len(words)} sentences {verb} a verdict"
 
 
 def markdown(rows: list) -> str:

@@ -164,8 +164,7 @@ def precision(record: list[dict], studies: dict) -> str:
 
 
 def front(record: list[dict], studies: dict) -> str:
-    """What the front page says: the tangent kernel, the baseline that uses pairs only, and
-    decodability by block."""
+    """What the front page says of the tangent kernel, support, connected and decodability."""
     numbers = read(record)[1]
 
     def counted(p: str) -> str:

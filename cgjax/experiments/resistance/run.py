@@ -27,7 +27,7 @@ from cgjax.published import PUBLISHED
 from cgjax.published import results as markdown
 from cgjax.published import verdict as verdicts
 from cgjax.published.claims import BY_ROW
-from cgjax.published.results import beside, summary
+from cgjax.published.results import published_keys, summary
 
 HEADLINES = ("train accuracy", "test accuracy", "gap", "S_2", "interventional information")
 
@@ -118,7 +118,7 @@ def renumbered(entry: dict) -> dict:
         return entry
     metrics = {
         name: {key: metric[key] for key in ("ours", "sd", "values", "seeds") if key in metric}
-        | beside(numbers.get(name))
+        | published_keys(numbers.get(name))
         for name, metric in entry["metrics"].items()
     }
     return entry | {"metrics": metrics}

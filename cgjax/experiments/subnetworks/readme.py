@@ -194,8 +194,7 @@ def few_modular(record: list[dict], studies: dict) -> str:
     low = [value for value in values if value < MODULAR]
     return (
         f"abl_diff is below {MODULAR} for {len(low)} of our {len(values)} pairs of a base and a "
-        f"subroutine ({', '.join(f'{value:+.2f}' for value in sorted(low))}), so without "
-        "selection few masks of this network are modular"
+        f"subroutine ({', '.join(f'{value:+.2f}' for value in sorted(low))})"
     )
 
 
