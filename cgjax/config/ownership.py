@@ -23,6 +23,7 @@ from cgjax.core.workdir import (
     environment,
     is_owned,
     read_json,
+    saved_steps,
     write_atomic,
 )
 
@@ -141,14 +142,11 @@ def restored_if_refused(workdir: pathlib.Path):
     def contents():
         return {path: path.read_text(errors="surrogateescape") for path in paths if path.is_file()}
 
-    def saved():
-        return {path for path in workdir.glob("**/checkpoints/*/*") if path.name.isdigit()}
-
-    old_contents, old_saved = contents(), saved()
+    old_contents, old_saved = contents(), saved_steps(workdir)
     try:
         yield
     except BadInput:
-        if saved() <= old_saved:
+        if saved_steps(workdir) <= old_saved:
             for path, text in contents().items():
                 if path not in old_contents:
                     path.unlink()

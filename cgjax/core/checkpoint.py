@@ -60,9 +60,10 @@ def read(folder: pathlib.Path, step: int) -> Saved:
     permissions) do not mean damage and propagate.
     """
     step_folder = pathlib.Path(folder).absolute() / str(step)
-    for path in step_folder.rglob("*"):
-        if path.exists() and not path.is_file() and not path.is_dir():  # reading it has no end
-            raise Damaged(f"'{path.name}' is a device or a pipe")
+    for parent, _, names in os.walk(step_folder):
+        for path in (pathlib.Path(parent, name) for name in names):
+            if path.exists() and not path.is_file():  # reading it has no end
+                raise Damaged(f"'{path.name}' is a device or a pipe")
     try:
         # Restored without a target tree, so that only the files themselves can cause an error.
         meta = _reader(ocp.JsonCheckpointHandler()).restore(step_folder / "meta")
@@ -371,8 +372,8 @@ def begin(folder: pathlib.Path, group: Group, n_others: int = 0) -> None:
 def trained_with(run_folder: pathlib.Path) -> dict:
     """For results.json: how many other runs shared a program with this run; empty if none."""
     n_others = 0
-    for path in run_folder.glob("**/checkpoints/seeds_*.json"):
-        if not path.relative_to(run_folder).parts[0].startswith(workdir.ASIDE):
+    for folder in workdir.checkpoint_folders(run_folder):
+        for path in folder.glob("seeds_*.json"):
             value = workdir.read_json(path).get("trained_with")
             n_others = max(n_others, value if isinstance(value, int) else 0)
     if not n_others:

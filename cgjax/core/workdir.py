@@ -9,7 +9,7 @@ import pathlib
 import platform
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from cgjax.core import hosts
@@ -123,13 +123,47 @@ def _is_at(handle, path: pathlib.Path) -> bool:
 
 def is_owned(workdir: pathlib.Path) -> bool:
     """Whether the folder holds checkpoints or results: then it belongs to one config."""
-    paths = (*workdir.glob("**/checkpoints/*/*"), *workdir.glob("**/checkpoints/damaged-*"))
-    trained = (
-        path.name.isdigit() or path.name.startswith("damaged-")
-        for path in paths
-        if not path.relative_to(workdir).parts[0].startswith(ASIDE)
+    damaged = (
+        name.startswith("damaged-")
+        for folder in checkpoint_folders(workdir)
+        for name in _names(folder)
     )
-    return (workdir / "results.json").exists() or any(trained)
+    return (workdir / "results.json").exists() or bool(saved_steps(workdir)) or any(damaged)
+
+
+def saved_steps(workdir: pathlib.Path) -> set[pathlib.Path]:
+    """The folders of all saved steps in a run's folder."""
+    return {
+        folder / group / step
+        for folder in checkpoint_folders(workdir)
+        for group in _names(folder)
+        for step in _names(folder / group)
+        if step.isdigit()
+    }
+
+
+def checkpoint_folders(workdir: pathlib.Path) -> list[pathlib.Path]:
+    """The folders `checkpoints` of a run's models."""
+    paths = (folder / "checkpoints" for folder in folders(workdir))
+    return [path for path in paths if path.is_dir()]
+
+
+def folders(root: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A folder and those below it, without what checkpoints hold and what --start_anew moved aside.
+
+    A run that trains meanwhile removes old checkpoints; folders that no longer exist are left out.
+    """
+    for folder, names, _ in os.walk(root):
+        names[:] = [name for name in names if name != "checkpoints" and not name.startswith(ASIDE)]
+        yield pathlib.Path(folder)
+
+
+def _names(folder: pathlib.Path) -> list[str]:
+    """Names in a folder; none if it is a file, or was removed meanwhile."""
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
 
 
 def _remove(workdir: pathlib.Path, new_files, new_folders: list[pathlib.Path]) -> None:

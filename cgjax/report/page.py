@@ -18,7 +18,7 @@ from cgjax import report
 from cgjax.config.declare import leaves
 from cgjax.config.overrides import FIXED
 from cgjax.core.errors import BadInput
-from cgjax.core.workdir import ASIDE, disk_errors, write_atomic
+from cgjax.core.workdir import disk_errors, folders, write_atomic
 from cgjax.published import PUBLISHED, SOURCES
 from cgjax.published import verdict as verdicts
 from cgjax.published.claims import CLAIMS, FORMS, KINDS
@@ -43,8 +43,8 @@ def read(folder) -> Runs:
     if not folder.is_dir():
         raise BadInput(f"'{folder}' is not a folder: name a folder of workdirs, such as runs")
     runs = Runs([], [])
-    for path in sorted(folder.rglob("results.json")):
-        if any(part.startswith(ASIDE) for part in path.relative_to(folder).parts):
+    for path in sorted(place / "results.json" for place in folders(folder)):
+        if not path.exists():
             continue
         date = datetime.date.fromtimestamp(path.stat().st_mtime).isoformat()
         places = {"date": date, "note": f"in {path.parent}", "workdir": path.parent}
