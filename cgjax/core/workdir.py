@@ -151,19 +151,26 @@ def checkpoint_folders(workdir: pathlib.Path) -> list[pathlib.Path]:
 def folders(root: pathlib.Path) -> Iterator[pathlib.Path]:
     """A folder and those below it, without what checkpoints hold and what --start_anew moved aside.
 
-    A run that trains meanwhile removes old checkpoints; folders that no longer exist are left out.
+    Folders that a live run removes during the search are left out.
     """
-    for folder, names, _ in os.walk(root):
+    for folder, names, _ in os.walk(root, onerror=_raise_unless_gone):
         names[:] = [name for name in names if name != "checkpoints" and not name.startswith(ASIDE)]
         yield pathlib.Path(folder)
 
 
 def _names(folder: pathlib.Path) -> list[str]:
-    """Names in a folder; none if it is a file, or was removed meanwhile."""
+    """Names in a folder; none if it is a file, was removed or may not be read."""
     try:
         return os.listdir(folder)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except OSError as error:
+        _raise_unless_gone(error)
         return []
+
+
+def _raise_unless_gone(error: OSError) -> None:
+    """Raises failures of the disk: after one of these a run's folder would seem empty."""
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError, PermissionError)):
+        raise error
 
 
 def _remove(workdir: pathlib.Path, new_files, new_folders: list[pathlib.Path]) -> None:

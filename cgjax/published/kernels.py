@@ -703,11 +703,11 @@ MORE_ADDITIVE = (
     "runs, which measures the noise",
 )
 HALF_AS_LARGE = (
-    "unknown: perhaps the loss; our bars are 2.01 times the figure's in the median, and shares "
-    "agree. With the cross-entropy of the logits f and -f (optim.loss=cross_entropy) bars are 1.00 "
-    "times the figure's, but the shares of wrong conjunctions at depth 1 are 1.17 and 1.19 times "
-    "the paper's on CD-1 and CD-2 (ours 1.04 and 1.05). Stopped at a loss of 0.01 bars are 1.08 "
-    "times the figure's and these shares 0.68 and 0.60 times (30 networks each)",
+    "unknown: perhaps the loss; our bars are 2.01 times the figure's in the median, and most "
+    "shares match. With the cross-entropy of the logits f and -f (optim.loss=cross_entropy) bars "
+    "are 1.00 times the figure's, but the shares of wrong conjunctions at depth 1 are 1.17 and "
+    "1.19 times the paper's on CD-1 and CD-2 (ours 1.04 and 1.05). Stopped at a loss of 0.01 bars "
+    "are 1.08 times the figure's and these shares 0.68 and 0.60 times (30 networks each)",
     "two outputs with weights of their own, and half of each coefficient in our definition: which "
     "of them has the figure's heights and the shares of depth 1?",
 )

@@ -1,5 +1,6 @@
 """What a run's folder holds, read while another process trains in it."""
 
+import errno
 import os
 import shutil
 
@@ -41,6 +42,18 @@ def test_folders_that_a_live_run_removes_are_no_error(tmp_path, monkeypatch, nam
         page.read(tmp_path)
     with pytest.raises(checkpoint.Damaged):
         checkpoint.read(folder / "part/checkpoints/seeds_0-1", 912)
+
+
+@pytest.mark.parametrize("reader", ("scandir", "listdir"))
+def test_a_failing_disk_is_not_an_empty_folder(tmp_path, monkeypatch, reader):
+    folder = a_run(tmp_path / "run")
+
+    def fail(path="."):
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(os, reader, fail)
+    with pytest.raises(OSError, match="input/output error"):
+        is_owned(folder)
 
 
 def test_saved_steps(tmp_path):

@@ -18,9 +18,8 @@ REGIMES = {"1": "lazy", "1e-06": "rich"}  # initial scale -> name
 NEW = {"cd_1": "CD-1", "cd_2": "CD-2", "cd_3": "CD-3", "te_5_5_hubs_4": "transitive equivalence"}
 THEORY = ("leak", "partial", "phase", "magnitudes", "salience")  # rows without networks
 DISTANCES = (0, 20)  # of the recorded runs on MNIST
-# Labels of `cd_deep` with another loss, or stopped early: which setting has the figure's heights?
-VARIANTS = {
-    "magnitudes": "ours",
+# Labels of runs of `cd_deep` with other settings.
+OTHER_SETTINGS = {
     "cross_entropy": "with the cross-entropy of the logits f and -f",
     "loss_0.01": "stopped at a loss of 0.01",
 }
@@ -33,9 +32,10 @@ IMAGES = tuple(
 
 def metrics_of(record: list[dict], row: str) -> dict:
     """The recorded metrics of a row, each from the run with most seeds; no other settings."""
-    metrics, others = {}, [label for label in VARIANTS if label != "magnitudes"]
-    entries = [run for run in record if run["row"] == row and run["label"] not in others]
-    for entry in entries:
+    metrics = {}
+    for entry in record:
+        if entry["row"] != row or entry["label"] in OTHER_SETTINGS:
+            continue
         for name, metric in entry["metrics"].items():
             if name not in metrics or len(metric["values"]) > len(metrics[name]["values"]):
                 metrics[name] = metric
@@ -294,7 +294,7 @@ def draw_salience(record: list[dict], studies: dict, path: pathlib.Path) -> path
 def heights(record: list[dict], studies: dict) -> str:
     """Bars of deep networks over the figure's: median height, and shares of wrong conjunctions."""
     texts = []
-    for label, words in VARIANTS.items():
+    for label, words in {"magnitudes": "ours", **OTHER_SETTINGS}.items():
         (entry,) = [run for run in record if (run["row"], run["label"]) == ("cd_deep", label)]
         ratios = {
             name: metric["ours"] / metric["paper"]

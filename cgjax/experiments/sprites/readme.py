@@ -108,9 +108,9 @@ def unfit_at_paper(record: list[dict], studies: dict) -> str:
 def _unfit(run: dict) -> list[str]:
     """Sentences on each seed whose loss ends above twice the median of the run's five seeds."""
     metrics = run["metrics"]
-    (model,) = run["models"].values()
     if len(metrics["r2_id"]["values"]) < 5:
         return []
+    (model,) = run["models"].values()
     losses, n = np.array(model["curve"]), model["curve_epochs"]  # means of n epochs
     is_unfit = losses[:, -1] > 2 * np.median(losses[:, -1])
     others, sentences = losses[~is_unfit, -1], []
