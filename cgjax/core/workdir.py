@@ -1,6 +1,7 @@
 """The folder of one run: lock, access, atomic writes, disk errors, software environment."""
 
 import contextlib
+import errno
 import fcntl
 import importlib.metadata
 import json
@@ -17,6 +18,11 @@ from cgjax.core.errors import BadInput, RunError, first_line, shown
 
 LOCK = ".lock"
 ASIDE = "abandoned-"  # prefix of the folders into which --start_anew moves old files
+# Errors of a path at which there is no folder, or none that may be read.
+NO_FOLDER = (
+    errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG,
+    errno.ESTALE,
+)  # fmt: skip
 _held: set[pathlib.Path] = set()  # folders that this process has locked
 
 
@@ -153,23 +159,23 @@ def folders(root: pathlib.Path) -> Iterator[pathlib.Path]:
 
     Folders that a live run removes during the search are left out.
     """
-    for folder, names, _ in os.walk(root, onerror=_raise_unless_gone):
+    for folder, names, _ in os.walk(root, onerror=_raise_if_disk_fails):
         names[:] = [name for name in names if name != "checkpoints" and not name.startswith(ASIDE)]
         yield pathlib.Path(folder)
 
 
 def _names(folder: pathlib.Path) -> list[str]:
-    """Names in a folder; none if it is a file, was removed or may not be read."""
+    """Names in a folder; none if the path has no folder, or none that may be read."""
     try:
         return os.listdir(folder)
     except OSError as error:
-        _raise_unless_gone(error)
+        _raise_if_disk_fails(error)
         return []
 
 
-def _raise_unless_gone(error: OSError) -> None:
-    """Raises failures of the disk: after one of these a run's folder would seem empty."""
-    if not isinstance(error, (FileNotFoundError, NotADirectoryError, PermissionError)):
+def _raise_if_disk_fails(error: OSError) -> None:
+    """Raises other errors, such as those of a failing disk: a folder with runs would seem empty."""
+    if error.errno not in NO_FOLDER:
         raise error
 
 
