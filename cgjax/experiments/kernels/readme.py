@@ -3,6 +3,7 @@
 record: the recorded runs; studies: recorded studies of several runs, of which this family has none.
 """
 
+import collections
 import itertools
 import pathlib
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from cgjax import plots
 from cgjax.experiments.kernels.images.figures import PAPER, draw_estimates
-from cgjax.published import PUBLISHED
+from cgjax.published import PUBLISHED, verdict
 from cgjax.published.claims import CLAIMS
 
 ADDITION = ("extrapolation", "asymmetric", "interpolation", "both")
@@ -18,6 +19,9 @@ REGIMES = {"1": "lazy", "1e-06": "rich"}  # initial scale -> name
 NEW = {"cd_1": "CD-1", "cd_2": "CD-2", "cd_3": "CD-3", "te_5_5_hubs_4": "transitive equivalence"}
 THEORY = ("leak", "partial", "phase", "magnitudes", "salience")  # rows without networks
 DISTANCES = (0, 20)  # of the recorded runs on MNIST
+# The figure's bars of `cd_deep` over our values after training, if the figure averages over six
+# networks before training, with values near 0, and over six, or five, after it.
+HALVED = (6 / 12, 5 / 11)
 # Labels of runs of `cd_deep` with other settings.
 OTHER_SETTINGS = {
     "cross_entropy": "with the cross-entropy of the logits f and -f",
@@ -292,26 +296,71 @@ def draw_salience(record: list[dict], studies: dict, path: pathlib.Path) -> path
 
 
 def heights(record: list[dict], studies: dict) -> str:
-    """Bars of deep networks over the figure's: median height, and shares of wrong conjunctions."""
-    texts = []
-    for label, words in {"magnitudes": "ours", **OTHER_SETTINGS}.items():
-        (entry,) = [run for run in record if (run["row"], run["label"]) == ("cd_deep", label)]
-        ratios = {
-            name: metric["ours"] / metric["paper"]
-            for name, metric in entry["metrics"].items()
-            if metric["paper"] and ("mean |value|" in name or "share" in name)
-        }
-        bars = [ratio for name, ratio in ratios.items() if "mean |value|" in name]
-        wrong = [ratios[f"depth_1/{task}: wrong share"] for task in ("cd_1", "cd_2")]
-        n = len(next(iter(entry["metrics"].values()))["values"])
-        texts.append(
-            f"{words} {np.median(bars):.2f} ({wrong[0]:.2f} and {wrong[1]:.2f}; {n} networks)"
-        )
-    return "; ".join(texts)
+    """The figure's bars of deep networks over ours, by panel."""
+    ratios = {name: _ratio(bars) for name, bars in _panels(record, "magnitudes").items()}
+    usual = [ratio for ratio in ratios.values() if _nearest(HALVED, ratio) == HALVED[0]]
+    others = [
+        f"{ratio:.3f} (CD-{name[-1]} at depth {name[len('depth_')]})"
+        for name, ratio in sorted(ratios.items())
+        if ratio not in usual
+    ]
+    return (
+        f"In {len(usual)} of {len(ratios)} panels (one task at one depth) the figure's bars are "
+        f"{min(usual):.3f} to {max(usual):.3f} of ours, in the others {' and '.join(others)}"
+    )
+
+
+def halved_bars(record: list[dict], studies: dict) -> str:
+    """How many bars match after multiplication by HALVED."""
+    return _verdicts(_panels(record, "magnitudes"), HALVED)
+
+
+def bars_of_other_settings(record: list[dict], studies: dict) -> str:
+    """How many bars match that are not halved."""
+    factors = [factor / HALVED[0] for factor in HALVED]
+    return "; ".join(
+        f"{words}: {_verdicts(_panels(record, label), factors)}"
+        for label, words in OTHER_SETTINGS.items()
+    )
+
+
+def _panels(record: list[dict], label: str) -> dict:
+    """{panel: [(our values, published number)]}: the bars of `cd_deep`."""
+    (entry,) = [run for run in record if (run["row"], run["label"]) == ("cd_deep", label)]
+    panels = collections.defaultdict(list)
+    for name, number in PUBLISHED["kernels"]["cd_deep"].items():
+        if "mean |value|" in name:
+            values = np.array(entry["metrics"][name]["values"])
+            panels[name.partition(":")[0]].append((values, number))
+    return panels
+
+
+def _ratio(bars: list) -> float:
+    """The figure's bars of a panel over ours."""
+    return sum(number["mean"] for _, number in bars) / sum(values.mean() for values, _ in bars)
+
+
+def _nearest(factors, ratio: float) -> float:
+    return min(factors, key=lambda factor: abs(ratio / factor - 1))
+
+
+def _verdicts(panels: dict, factors) -> str:
+    """Verdicts of bars, ours multiplied by the factor that is nearest in their panel."""
+    words = collections.Counter(
+        verdict.verdict(_nearest(factors, _ratio(bars)) * values, number).word
+        for bars in panels.values()
+        for values, number in bars
+    )
+    return (
+        f"{words['match']} match, {words['underpowered']} are underpowered, "
+        f"{words['no match']} do not match"
+    )
 
 
 TABLES = {
     "heights": heights,
+    "halved bars": halved_bars,
+    "bars of other settings": bars_of_other_settings,
     "groups": groups,
     "dense": dense_table,
     "closed_form_error": closed_form_error,

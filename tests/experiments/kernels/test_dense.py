@@ -10,14 +10,15 @@ import pytest
 import cgjax
 from cgjax import config as configs
 from cgjax.analysis import additivity, closed_forms, machines, salience, stats
+from cgjax.core import train
 from cgjax.core.errors import BadInput
 from cgjax.core.workdir import read_json
 from cgjax.experiments.kernels import dense as dense_scores
 from cgjax.experiments.kernels import inputs, tasks
 from cgjax.experiments.kernels.dense import figures
-from cgjax.experiments.kernels.scores import entry, scores_of
+from cgjax.experiments.kernels.scores import entry, scores_of, type_means
 from cgjax.main import main
-from cgjax.published import verdict
+from cgjax.published import PUBLISHED, verdict
 
 pytestmark = pytest.mark.usefixtures("one_device")
 
@@ -255,6 +256,25 @@ def test_magnitudes_average_values_over_networks_first():
     assert values.mean() == pytest.approx(share)
     values, _ = entry(scores["mean |value|, right"], [3, 4])
     assert values.mean() == pytest.approx(saved["right"])
+
+
+def test_values_before_training_are_small_beside_the_published_ones():
+    """The cause of the half-height bars says so; deeper networks start with smaller outputs."""
+    settings = dict(configs.parts(config("cd_deep,paper")))["depth_1"]
+    members = dense_scores.members(settings)
+    start = train.initial(dense_scores.experiment(settings, members), settings)
+    params = {**start.extra, **start.params}
+    outputs, _ = dense_scores._evaluate_all(settings, members, params)
+    for task, starts in zip(
+        members, np.moveaxis(dense_scores.grid(settings).by_axes(outputs), 1, 0)
+    ):
+        account = additivity.additivity(task.x, starts[:, 0], task.is_train)
+        means = type_means(account.labels, account.coefficients)
+        published = max(
+            PUBLISHED["kernels"]["cd_deep"][f"depth_1/{task.name}: mean |value|, {kind}"]["mean"]
+            for kind in means
+        )
+        assert 0 < max(mean.each.mean() for mean in means.values()) < 1e-3 * published
 
 
 def test_signatures_of_the_four_ideal_units():
