@@ -2,8 +2,9 @@
 
 An open claim needs a run of its rows at the published scale. Of rows with parts, tasks or distances
 it needs those that the claim names. A recorded run is extended by seeds if a command gives its
-config; else the plan has a new run, which replaces it. The number of seeds is the verdict's
-(`published.verdict`), or the published one if no verdict states a number.
+config, unless all seeds of the one part that a claim needs take less time. Else the plan has a new
+run, which replaces it. The number of seeds is the verdict's (`published.verdict`), or the published
+one if no verdict states a number.
 
 Times are recorded ones, in proportion to seeds, tasks, image sizes and lengths. They are upper
 bounds: several seeds of one program share its time, and many recorded runs shared their device.
@@ -114,6 +115,13 @@ class Need(NamedTuple):
     is_pooled: bool = False  # the number is of all seeds together: more seeds repeat the run
 
 
+class Part(NamedTuple):
+    """A run of one part of a row, with the part that it needs."""
+
+    target: Target
+    share: float  # of the row's parts
+
+
 class Side(NamedTuple):
     """A number that a claim compares, as far as it is recorded."""
 
@@ -167,8 +175,9 @@ class Needs:
         if standing.word == "not finite":
             return "a seed that counts has no finite number"
         needs = {}
-        for side in self._sides(standing):
-            need = self._need(standing.claim, side)
+        sides = list(self._sides(standing))
+        for side in sides:
+            need = self._need(standing.claim, side, _places_in(side, sides))
             if need is None:
                 return "no number of our seeds decides"
             old = needs.get(need.target, need)
@@ -216,8 +225,11 @@ class Needs:
             self.configs[flag] = configs.load(flag)
         return self.configs[flag]
 
-    def _need(self, claim, side: Side) -> Need | None:
-        """The run that one number of a claim needs; None if no number of seeds decides."""
+    def _need(self, claim, side: Side, places: set[str]) -> Need | None:
+        """The run that one number of a claim needs; None if no number of seeds decides.
+
+        places: parts of the side's run in which the claim has numbers.
+        """
         new = self._new(claim.family, *side.place, claim.size)
         published = len(_seeds(self._config(f"{claim.family}:{side.place[0]},{claim.size}")))
         stated = published and max(published, _stated_seeds(claim.family, *side.place))
@@ -236,9 +248,24 @@ class Needs:
             return None
         if not n:
             return Need(new, trained, 0)
-        if target := self._repeatable(run):
-            return Need(target, trained, math.ceil(n))
-        return Need(new, (), math.ceil(n), _is_pooled(metric, trained))
+        n, target = math.ceil(n), self._repeatable(run)
+        part = self._part(target or new, places)
+        if part and n * part.share < n - (len(trained) if target else 0):
+            return Need(part.target, (), n, _is_pooled(metric, trained))
+        if target:
+            return Need(target, trained, n)
+        return Need(new, (), n, _is_pooled(metric, trained))
+
+    def _part(self, target: Target, places: set[str]) -> "Part | None":
+        """The one part of a target in which a claim has numbers; of its own label in the record.
+
+        None if there is no such part, or two: seeds are paired in runs of all parts only.
+        """
+        parts = self._config(target.flag).get("parts", {})
+        if target.overrides or target.parts or len(places) != 1 or not places < set(parts):
+            return None
+        names = _with_source(self._config(target.flag), *places)
+        return Part(target._replace(label="_".join(names), parts=names), len(names) / len(parts))
 
     def _repeatable(self, run: dict) -> Target | None:
         """The target of a recorded run that a command extends by seeds; None if none does.
@@ -262,6 +289,21 @@ class Needs:
             parts = _with_source(config, part) if len(config.parts) > 1 else ()
         words = [f"d{v}" if key == "data.distances" else v for key, v in overrides]
         return Target(family, row, size, "_".join((*words, *parts)), overrides, parts)
+
+
+def _places_in(side: Side, sides: list[Side]) -> set[str]:
+    """First words of the metrics that a claim has in the run of one of its sides: its parts."""
+    if side.recorded is None:
+        return set()
+    run = side.recorded.run
+    metrics = [
+        other.recorded.metric for other in sides if other.recorded and other.recorded.run is run
+    ]
+    return {
+        name.partition("/")[0]
+        for name, metric in run["metrics"].items()
+        if any(metric is other for other in metrics)
+    }
 
 
 def _choice(run: dict) -> tuple[tuple, tuple]:

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 from front_door import finish
 
@@ -15,6 +16,7 @@ from cgjax import config as configs
 from cgjax import experiments, report, reproduce
 from cgjax.core import signals
 from cgjax.core.errors import Preempted
+from cgjax.published import PUBLISHED
 from cgjax.published.claims import CLAIMS
 from cgjax.published.results import summary
 from cgjax.report import plan as plans
@@ -203,6 +205,36 @@ def test_a_part_is_planned_with_the_part_whose_configurations_it_takes(tmp_path)
     parts = {run.target.parts for run in runs if run.target.row == "anaphora_plural"}
     assert parts == {("scratch",), ("pretrained",), ("random_weights", "scratch"),
                      ("pretrained", "pretrained_random_weights")}  # fmt: skip
+
+
+def deep_shares(record, spread: float) -> None:
+    """Five seeds of every part, all as in the paper but for deviations of their own."""
+    metrics = {}
+    for name, number in PUBLISHED["kernels"]["cd_deep"].items():
+        deviations = spread * np.roll((-2, -1, 0, 1, 2), int(name[len("depth_")]))
+        metrics[name] = summary(number["mean"] * (1 + deviations), range(5), None)
+    write(record, "cd_deep", [0.0] * 5, family="kernels", metrics=metrics)
+
+
+@pytest.mark.parametrize("spread, parts", [(0.2, ("depth_4",)), (0.027, ())])
+def test_all_seeds_of_one_part_are_planned_if_they_take_less_than_more_of_all(
+    record, spread, parts
+):
+    """Of the row's four parts a claim needs one; few more seeds of all of them are less."""
+    deep_shares(record, spread)
+    claim = CLAIMS["kernels.cd_deep.depth_4_cd_2_wrong_share"]
+    n = plans.standings.standings(record, [claim])[0].verdict.seeds
+    (run,), _ = planned(record, [claim])
+    assert run.target.parts == parts and run.target.label == "".join(parts)
+    assert run.seeds == tuple(range(n) if parts else range(5, n)) and not run.replaces
+    assert run.seconds == pytest.approx(20.0 * n / 5 / 4 if parts else 20.0)
+    assert set(run.target.config().parts) == set(parts or {f"depth_{i}" for i in (1, 2, 3, 4)})
+
+
+def test_seeds_of_a_claim_about_two_parts_stay_pairs(record):
+    deep_shares(record, 0.3)
+    (run,), _ = planned(record, [CLAIMS["kernels.memorization_grows_with_depth"]])
+    assert run.target.parts == () and run.seeds[0] == 5
 
 
 def test_a_run_of_one_configuration_of_masks_is_extended_as_it_is(record):
