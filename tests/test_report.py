@@ -80,6 +80,37 @@ def test_other_seeds_of_a_recorded_config_join_it(tmp_path):
     assert changed["metrics"]["r2_all"]["values"] == [0.8] and "earlier" not in changed
 
 
+def test_a_joined_entry_says_which_run_trained_which_seeds(tmp_path):
+    """Each earlier run with its own seeds and time, without seeds that were trained again."""
+    runs = [((0, 1, 2), 1.0), ((3, 4), 10.0), ((2, 5), 100.0), ((3, 4, 6), 1000.0)]
+    for seeds, seconds in runs:
+        config = configs.load("configs/sprites.py:diagonal,fast")
+        config.train.seeds = seeds
+        metrics = {"r2_all": summary([0.5] * len(seeds), seeds, None)}
+        models = {"compositional": {"train_s": seconds, "front_background": list(seeds)}}
+        finish(tmp_path, config, metrics, **models, wall_s=seconds, devices=f"{seconds} test")
+        path = report.add(tmp_path, record=tmp_path / "record")
+    entry = json.loads(path.read_text())
+    assert entry["models"]["compositional"]["front_background"] == [0, 1, 2, 5, 3, 4, 6]
+    assert entry["wall_s"] == 1111.0 and entry["devices"] == "1000.0 test"
+    earlier = [(run["seeds"], run["wall_s"], run["devices"]) for run in entry["earlier"]]
+    assert earlier == [
+        ([0, 1], 1.0, "1.0 test"), ([], 10.0, "10.0 test"), ([2, 5], 100.0, "100.0 test"),
+    ]  # fmt: skip
+    models = [run["models"]["compositional"] for run in entry["earlier"]]
+    assert models == [{"train_s": 1.0}, {"train_s": 10.0}, {"train_s": 100.0}]
+
+
+def test_no_seed_of_the_record_has_two_earlier_runs():
+    entries = [entry for family in report.families() for entry in report.entries(family)]
+    joined = [entry for entry in entries if entry.get("earlier")]
+    assert joined
+    for entry in joined:
+        seeds = [seed for run in entry["earlier"] for seed in run["seeds"]]
+        assert len(set(seeds)) == len(seeds) and set(seeds) < set(entry["config"]["train"]["seeds"])
+        assert sum(run["wall_s"] for run in entry["earlier"]) < entry["wall_s"]
+
+
 def joined(tmp_path, *runs):
     """The metrics of one entry, from runs (seeds, {metric: (values, seeds)}) of one config."""
     for seeds, metrics in runs:

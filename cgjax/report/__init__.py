@@ -229,7 +229,6 @@ def _joined(old: dict, new: dict) -> dict:
     reasons = dict(old.get("reasons", {}))
     for name, columns in new.get("reasons", {}).items():
         reasons[name] = reasons.get(name, {}) | columns
-    part = {key: old[key] for key in EARLIER if key in old}
     new = {key: value for key, value in new.items() if key != "claims"}  # of new seeds only
     return new | {
         "metrics": metrics,
@@ -238,8 +237,27 @@ def _joined(old: dict, new: dict) -> dict:
         "wall_s": old.get("wall_s", 0.0) + new.get("wall_s", 0.0),
         "models": models,
         **({"reasons": reasons} if reasons else {}),
-        "earlier": [*old.get("earlier", []), {"seeds": only_old, **part}],
+        "earlier": _earlier(old, only_old),
     }
+
+
+def _earlier(old: dict, only_old: list) -> list[dict]:
+    """The runs of an entry, each with its own time; seeds: those of it that are in `only_old`."""
+    runs = old.get("earlier", [])
+    trained = {seed for run in runs for seed in run["seeds"]}
+    last = {key: old[key] for key in EARLIER if key in old} | {
+        "seeds": [seed for seed in old["config"]["train"]["seeds"] if seed not in trained],
+        "wall_s": old.get("wall_s", 0.0) - sum(run["wall_s"] for run in runs),
+        "models": {
+            # Lists have one number per seed: those of all seeds are in the entry itself.
+            kind: {name: value for name, value in model.items() if not isinstance(value, list)}
+            for kind, model in old.get("models", {}).items()
+        },
+    }
+    return [
+        run | {"seeds": [seed for seed in run["seeds"] if seed in only_old]}
+        for run in [*runs, last]
+    ]
 
 
 def _summed(by_seed: dict) -> dict:
