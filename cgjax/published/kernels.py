@@ -484,7 +484,8 @@ CLAIMS = {
     "lazy_networks_stay_at_chance": {
         "sentence": "On new pairs of transitive equivalence lazy networks stay at chance or below",
         "where": "section on transitive equivalence",
-        "chains": [[0.5, ("te_rich", "mse/te_2_2, sigma 1: accuracy")]],
+        # At chance accuracy is 0.5, so the rule's tolerance of 5 % is allowed above it.
+        "chains": [[0.525, ("te_rich", "mse/te_2_2, sigma 1: accuracy")]],
     },
     "rich_weights_mirror_the_classes": {
         "sentence": "Rich networks weight equivalent items of both components alike and others "

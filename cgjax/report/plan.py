@@ -491,8 +491,8 @@ class Times:
                 elsewhere.append((seconds, text))
             elif PART_OF_THE_TIME.search(entry.get("note") or ""):
                 at_least.append((seconds, f"at least: {text}, the time of a part"))
-            elif _scores_more(recorded, config):
-                at_least.append((seconds, f"at least: {text}, with fewer scores"))
+            elif less := _less_work(recorded, config):
+                at_least.append((seconds, f"at least: {text}, {less}"))
             else:
                 here.append((seconds, text))
         if here or at_least:
@@ -528,16 +528,18 @@ def _work_ratio(old, new) -> float | None:
     return sum(_ratio(before[name], after[name]) for name in after) / len(before)
 
 
-def _scores_more(old, new) -> bool:
-    """Whether a part of `new` is scored more often than in `old`, or on more samples."""
+def _less_work(old, new) -> str:
+    """Why `old` takes less time than `new` by more than its lengths tell; "" if it does not."""
     recorded = dict(configs.parts(old))
     for name, settings in configs.parts(new):
         before, after = dict(leaves(recorded[name])), dict(leaves(settings))
         for key in before.keys() & after.keys():
+            if key == "optim.stop" and after[key] < before[key]:
+                return "which stops at a larger loss"
             more_often = key in EVERY and after[key] < before[key]
             if more_often or (key.startswith("eval.n_") and after[key] > before[key]):
-                return True
-    return False
+                return "with fewer scores"
+    return ""
 
 
 def _ratio(old, new) -> float:

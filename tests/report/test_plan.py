@@ -127,6 +127,18 @@ def test_a_run_with_fewer_scores_tells_the_least_time(record):
         assert seconds == pytest.approx(100.0) and source.startswith(f"{says}overlaid, default")
 
 
+def test_a_run_that_stops_at_a_larger_loss_tells_the_least_time(record):
+    write(record, "cd_deep", [0.9] * 5, family="kernels", wall_s=100.0)
+    target, path = plans.Target("kernels", "cd_deep", "paper", ""), record / "kernels"
+    for stop, says in ((1e-2, "at least: cd_deep"), (1e-4, "cd_deep"), (1e-5, "cd_deep")):
+        config = configs.load("kernels:cd_deep,paper", {"optim.stop": str(stop)})
+        config.train.seeds = tuple(range(5))
+        entry = json.loads((path / "cd_deep-paper.json").read_text())
+        (path / "cd_deep-paper.json").write_text(json.dumps(entry | {"config": config.to_dict()}))
+        seconds, source = plans.Times(record, "1x cpu").of(target, tuple(range(5)))
+        assert seconds == pytest.approx(100.0) and source.startswith(says)
+
+
 def test_what_no_seeds_decide_is_said(record):
     write(record, "regularised_random", [0.5, 1.2, 0.87, 0.2, 1.4])
     runs, left = planned(record)
