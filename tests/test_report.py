@@ -101,6 +101,24 @@ def test_a_joined_entry_says_which_run_trained_which_seeds(tmp_path):
     assert models == [{"train_s": 1.0}, {"train_s": 10.0}, {"train_s": 100.0}]
 
 
+@pytest.mark.parametrize(
+    "earlier", [[1], [{}], [{"seeds": 3, "wall_s": 1.0}], [{"seeds": [[]], "wall_s": 1.0}],
+                [{"seeds": [0], "wall_s": "1"}], [{"seeds": [0]}]],
+)  # fmt: skip
+def test_a_run_does_not_join_damaged_earlier_runs(tmp_path, earlier):
+    for seeds in ((0,), (1,)):
+        config = configs.load("configs/sprites.py:diagonal,fast")
+        config.train.seeds = seeds
+        finish(tmp_path, config, {"r2_all": summary([0.5], seeds, None)}, wall_s=1.0)
+        if seeds == (0,):
+            path = report.add(tmp_path, record=tmp_path / "record")
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"earlier": earlier}))
+            before = path.read_bytes()
+    with pytest.raises(BadInput, match="has no sound earlier"):
+        report.add(tmp_path, record=tmp_path / "record")
+    assert path.read_bytes() == before
+
+
 def test_no_seed_of_the_record_has_two_earlier_runs():
     entries = [entry for family in report.families() for entry in report.entries(family)]
     joined = [entry for entry in entries if entry.get("earlier")]

@@ -181,11 +181,22 @@ def _checked(entry: dict, path: pathlib.Path) -> dict:
         and not all(isinstance(value, dict) for value in entry.get(name, {}).values())
     ]
     wrong += [] if is_number(entry.get("wall_s", 0.0), LARGEST) else ["wall_s"]
+    if "earlier" not in wrong and not all(map(_is_earlier_run, entry.get("earlier", []))):
+        wrong.append("earlier")
     if wrong or "metrics" not in entry:
         raise BadInput(f"'{path}' has no sound {wrong[0] if wrong else 'metrics'}: {mend}")
     if bad := [name for name, value in entry["metrics"].items() if not is_entry(value, LARGEST)]:
         raise BadInput(f"'{path}': metric {shown(bad[0])} cannot be read: {mend}")
     return entry
+
+
+def _is_earlier_run(run) -> bool:
+    return (
+        isinstance(run, dict)
+        and isinstance(run.get("seeds"), list)
+        and all(isinstance(seed, int) for seed in run["seeds"])
+        and is_number(run.get("wall_s"), LARGEST)
+    )
 
 
 def text_of(entry: dict) -> str:
@@ -245,7 +256,8 @@ def _earlier(old: dict, only_old: list) -> list[dict]:
     """The runs of an entry, each with its own time; seeds: those of it that are in `only_old`."""
     runs = old.get("earlier", [])
     trained = {seed for run in runs for seed in run["seeds"]}
-    last = {key: old[key] for key in EARLIER if key in old} | {
+    last = {key: old[key] for key in EARLIER if key in old}
+    last |= {
         "seeds": [seed for seed in old["config"]["train"]["seeds"] if seed not in trained],
         "wall_s": old.get("wall_s", 0.0) - sum(run["wall_s"] for run in runs),
         "models": {
