@@ -119,6 +119,18 @@ def test_a_run_does_not_join_damaged_earlier_runs(tmp_path, earlier):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("seeds", ([[0]], [{}], ["0"], [0.5], [None]))
+def test_a_run_does_not_join_seeds_that_are_no_integers(tmp_path, seeds):
+    config = configs.load("configs/sprites.py:diagonal,fast")
+    finish(tmp_path, config, {"r2_all": summary([0.5], (0,), None)}, wall_s=1.0)
+    path = report.add(tmp_path, record=tmp_path / "record")
+    entry = json.loads(path.read_text())
+    entry["config"]["train"]["seeds"] = seeds
+    path.write_text(json.dumps({key: entry[key] for key in entry if key != "config_hash"}))
+    with pytest.raises(BadInput, match="is not a recorded run"):
+        report.add(tmp_path, record=tmp_path / "record")
+
+
 def test_no_seed_of_the_record_has_two_earlier_runs():
     entries = [entry for family in report.families() for entry in report.entries(family)]
     joined = [entry for entry in entries if entry.get("earlier")]

@@ -160,8 +160,9 @@ def _checked(entry: dict, path: pathlib.Path) -> dict:
         sections = [config.get(name, {}) for name in ("train", "data", "model")]
         if not all(isinstance(section, ml_collections.ConfigDict | dict) for section in sections):
             raise ValueError("a section of its config is a value")
-        if not isinstance(sections[0].get("seeds", ()), tuple):
-            raise ValueError("train.seeds of its config is not a tuple")
+        seeds = sections[0].get("seeds", ())
+        if not (isinstance(seeds, tuple) and all(isinstance(seed, int) for seed in seeds)):
+            raise ValueError("train.seeds of its config is not a tuple of integers")
     except (BadInput, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise BadInput(f"'{path}' is not a recorded run ({first_line(error)}): {mend}") from None
     for name in ("family", "row", "size"):
