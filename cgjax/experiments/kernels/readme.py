@@ -106,9 +106,12 @@ def depth_table(record: list[dict], studies: dict) -> list:
 
 
 def groups(record: list[dict], studies: dict) -> str:
-    """How many groups of six deep networks there are."""
-    n = len(metrics_of(record, "te_deep")["depth_1/te_2_2: first all right, test"]["values"])
-    return f"{n} groups"
+    """How many groups of six deep networks there are, by depth."""
+    metrics = metrics_of(record, "te_deep")
+    counts = [
+        len(metrics[f"depth_{d}/te_2_2: first all right, test"]["values"]) for d in (1, 2, 3, 4)
+    ]
+    return f"{', '.join(map(str, counts[:-1]))} and {counts[-1]} groups of depths 1 to 4"
 
 
 def images_table(record: list[dict], studies: dict) -> list:
