@@ -17,6 +17,7 @@ import numpy as np
 # The largest rounding error that is accepted: a kernel's asymmetry relative to its largest entry,
 # and its negative eigenvalues relative to its trace. Kernels in float32 stay well below.
 ROUNDING = 1e-5
+MOST_COMPONENTS = 56  # with more, binomials exceed the whole numbers of double precision
 
 
 def known(*values) -> bool:
@@ -313,7 +314,16 @@ def _is_whole_salience(s):
 
     Two numbers are accepted, because they may have this sum by chance.
     """
-    if s.ndim == 0 or s.shape[-1] < 3:
+    if s.ndim == 0 or not 3 <= s.shape[-1] <= MOST_COMPONENTS:
         return False
-    weights = np.array([math.comb(s.shape[-1], k) for k in range(1, s.shape[-1] + 1)], float)
-    return bool(np.all(np.abs(s @ weights - 1) < 1e-9))
+    return bool(np.all(np.abs(s @ binomials("salience", s.shape[-1])[1:] - 1) < 1e-9))
+
+
+def binomials(name: str, n_components: int) -> np.ndarray:
+    """n over k [n + 1] in double precision; `name` is the array whose last axis has them."""
+    if n_components > MOST_COMPONENTS:
+        raise ValueError(
+            f"{name}: {n_components} components in the last axis; saliences of more than "
+            f"{MOST_COMPONENTS} exceed double precision"
+        )
+    return np.array([math.comb(n_components, k) for k in range(n_components + 1)], float)

@@ -11,7 +11,6 @@ together. All results are in float64, as in `analysis.salience`.
 
 import functools
 import itertools
-import math
 from typing import NamedTuple
 
 import jax
@@ -333,9 +332,7 @@ def reweighted(kappa: jax.Array, factors: number("[0, inf)", "... C")) -> jax.Ar
         raise ValueError(f"factors must be [..., {weights.shape[-1]}], got {factors.shape}")
     shape = jnp.broadcast_shapes(weights.shape, factors.shape)
     weights = jnp.broadcast_to(weights, shape) * jnp.broadcast_to(factors, shape)
-    n_components = weights.shape[-1]
-    counts = np.array([math.comb(n_components, k + 1) for k in range(n_components)], float)
-    total = weights @ counts
+    total = weights @ checks.binomials("factors", weights.shape[-1])[1:]
     if checks.known(total) and np.any(np.asarray(total) == 0):
         raise ValueError("factors leave no salience: at least one must be positive")
     return structure.kappa(weights / total[..., None])

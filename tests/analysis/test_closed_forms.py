@@ -47,6 +47,16 @@ def test_slopes_of_the_paper():
     np.testing.assert_allclose(items[1:], asymmetric, atol=2e-3)
 
 
+def test_thousands_of_kernels_at_once():
+    """2 over k is a float, 2,100 over k is not: the number of kernels is not that of components."""
+    values, is_anchor = np.arange(-4, 5), np.arange(9) == 0
+    s = np.linspace(0.3, 0.4, 2100)
+    machine = closed_forms.addition(s, values, is_anchor, "constant", np.full((2, 2100), 0.5))
+    alone = closed_forms.addition(s[-1], values, is_anchor, "constant", 0.5)
+    np.testing.assert_allclose(machine.slope[0, -1], alone.slope, rtol=1e-12)
+    np.testing.assert_allclose(closed_forms.memorization_slope(s, 1)[-1], 2 / 3, rtol=1e-12)
+
+
 @examples
 @given(
     st.floats(0, 0.48),
