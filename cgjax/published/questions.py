@@ -104,7 +104,8 @@ QUESTIONS = (
             ("Yes: training less test accuracy is "
              "{{resistance/overlaid-paper-overlaid overlaid/A: gap .2f}} if the second digit "
              "predicts the label in training, "
-             "{{resistance/overlaid-paper-overlaid overlaid/B: gap .2f}} if not (20 seeds).",
+             "{{resistance/overlaid-paper-overlaid overlaid/B: gap z.2f}} if not "
+             "({{resistance/overlaid-paper-overlaid overlaid/A: gap n .0f}} seeds).",
              ("resistance.overlaid.overlaid_gap_b_below_a",)),
             ("At default size this does more harm than rare pairs alone: test accuracy is "
              "{{resistance/overlaid-default overlaid/rho 0.9: test accuracy .2f}} if the second "
