@@ -1,5 +1,6 @@
 """Sentences of READMEs that a changed record would make false, and the fields of templates."""
 
+import copy
 import re
 
 import numpy as np
@@ -63,7 +64,7 @@ def test_how_many_seeds_would_show_that_one_program_loses_fewer():
     n = sprites._seeds_without_a_lost_one(2, 10)
     p_of = [scipy.stats.fisher_exact([[2, 8], [0, m]]).pvalue for m in (n - 1, n)]
     assert p_of[1] < 0.05 <= p_of[0]
-    assert "needs 609 seeds" in sprites.broad_many([], report.studies("sprites"))
+    assert "takes 609 seeds" in sprites.broad_many([], report.studies("sprites"))
 
 
 def test_the_sprites_readme_says_how_many_sentences_are_decided():
@@ -93,11 +94,24 @@ def test_intervals_of_ablations_count_the_bases_of_both_sides():
 
 
 def test_low_seeds_occur_with_a_shorter_memory_too():
-    """The README says that jumps are not shown to be their cause."""
-    studies = report.studies("sprites")
-    assert sprites.shorter_memory([], studies).startswith("3 of 24 seeds in 3 runs end low")
-    rises = sprites.rises_at_paper(report.entries("sprites"), studies).split(", ")
-    assert len(rises) == 5 and min(map(int, rises)) > 10  # % above the least before: a jump
+    text = sprites.shorter_memory([], report.studies("sprites"))
+    assert text.startswith("3 of 24 seeds in 3 runs end low")
+
+
+def test_low_seeds_have_a_bright_background():
+    """The README says so, and that losses of other seeds rise as much and return."""
+    record = report.entries("sprites")
+    seeds = sprites._seeds_at_paper(record)
+    bright = [seed["background"] > -1.28 for seed in seeds if seed["row"] != "diagonal_narrow"]
+    low = [seed["is_low"] for seed in seeds if seed["row"] != "diagonal_narrow"]
+    assert bright == low and sum(low) >= 5 and len(low) >= 20
+    assert len(sprites.low_at_paper(record, {})) == 1 + sum(low)
+    assert sprites.rises_of_others(record, {}).count(" of `orthogonal_") == 2
+    spoilt = copy.deepcopy(record)
+    run = sprites._at_paper(spoilt, "orthogonal_normal")
+    run["models"]["compositional"]["front_background"][1] = -0.5
+    with pytest.raises(ValueError, match="rewrite the README"):
+        sprites.backgrounds_at_paper(spoilt, {})
 
 
 def test_fields_that_are_flat_compose_and_others_do_not():

@@ -18,7 +18,7 @@ from cgjax.published.results import by_row
 
 LOW = 0.925  # of R2 on all combinations at `fast`; most seeds end at 0.934 to 0.939
 FAR_BELOW = 0.02  # in R2: a seed at `paper` that ends so far below its row's best seed is low
-LOW_AT_PAPER = 0.94  # at `paper`; the paper's five seeds end at 0.949 to 0.952
+LEFT = 0.15  # of the loss: a seed that stays so far above its row's median has left the others
 
 
 def paper_table(record: list[dict], studies: dict) -> list:
@@ -80,85 +80,116 @@ def shorter_memory(record: list[dict], studies: dict) -> str:
     )
 
 
-def rises_at_paper(record: list[dict], studies: dict) -> str:
-    """The largest rise of an epoch's mean loss, in %, of each seed at the published length."""
-    rises = _at_paper(record)["models"]["compositional"]["largest_rise"]
-    return ", ".join(f"{100 * rise:.0f}" for rise in rises)
+def low_at_paper(record: list[dict], studies: dict) -> list:
+    """Our low seeds at the published length, with what their front networks paint."""
+    head = (
+        "row",
+        "seed",
+        "R2, known",
+        "R2, all",
+        "background",
+        "largest rise, %",
+        "leaves at epoch",
+    )
+    return [head] + [
+        (
+            f"`{seed['row']}`",
+            f"{seed['seed']}",
+            f"{seed['r2_id']:.3f}",
+            f"{seed['r2_all']:.3f}",
+            f"{seed['background']:.2f}",
+            f"{100 * seed['rise']:,.0f}",
+            f"{seed['leaves']}",
+        )
+        for seed in _seeds_at_paper(record)
+        if seed["is_low"]
+    ]
 
 
-def _at_paper(record: list[dict], row: str = "orthogonal_compositional") -> dict:
+def backgrounds_at_paper(record: list[dict], studies: dict) -> str:
+    """The front networks' backgrounds of low seeds and of others, in the rows with low seeds."""
+    seeds = _seeds_at_paper(record)
+    rows = {seed["row"] for seed in seeds if seed["is_low"]}
+    low = [seed["background"] for seed in seeds if seed["is_low"]]
+    others = [seed["background"] for seed in seeds if not seed["is_low"] and seed["row"] in rows]
+    if min(low) <= max(others):
+        raise ValueError("backgrounds no longer separate low seeds: rewrite the README's sentence")
+    return (
+        f"In all {len(low)} low seeds it is {min(low):.2f} to {max(low):.2f}, in the other "
+        f"{len(others)} seeds of these rows {max(others):.1f} or less"
+    )
+
+
+def rises_of_others(record: list[dict], studies: dict) -> str:
+    """The two seeds at the published length whose losses rise most among those that are not low."""
+    others = [seed for seed in _seeds_at_paper(record) if not seed["is_low"]]
+    most = sorted(others, key=lambda seed: -seed["rise"])[:2]
+    return " and ".join(
+        f"seed {seed['seed']} of `{seed['row']}` ({100 * seed['rise']:,.0f} %)" for seed in most
+    )
+
+
+def _seeds_at_paper(record: list[dict]) -> list[dict]:
+    """Each of our seeds in the rows of `_low_counts`.
+
+    background: median colour sum that the front network paints outside its sprite. rise: the
+    largest rise of an epoch's mean loss above the least before. leaves: the epoch from which the
+    loss stays at least LEFT above the median of the row's seeds.
+    """
+    seeds = []
+    for row, least in _least_at_paper(record).items():
+        run = _at_paper(record, row)
+        (model,) = run["models"].values()
+        losses, scores = np.array(model["curve"]), run["metrics"]  # means of `curve_epochs` epochs
+        has_left = losses > (1 + LEFT) * np.median(losses, axis=0)
+        for k, seed in enumerate(scores["r2_all"]["seeds"]):
+            stays = np.flatnonzero(~has_left[k])
+            seeds.append(
+                {
+                    "row": row,
+                    "seed": seed,
+                    "r2_id": scores["r2_id"]["values"][k],
+                    "r2_all": scores["r2_all"]["values"][k],
+                    "is_low": scores["r2_all"]["values"][k] < least,
+                    "background": model["front_background"][k],
+                    "rise": model["largest_rise"][k],
+                    "leaves": model["curve_epochs"] * (stays[-1] + 1 if stays.size else 0),
+                }
+            )
+    return seeds
+
+
+def _at_paper(record: list[dict], row: str) -> dict:
     """The run of a row at the published length."""
     wanted = {"row": row, "size": "paper", "label": ""}
     return next(entry for entry in record if wanted.items() <= entry.items())
 
 
-def low_at_paper(record: list[dict], studies: dict) -> str:
-    """The low seeds of the orthogonal support at the published length."""
-    metric = _at_paper(record)["metrics"]["r2_all"]
-    pairs = zip(metric["seeds"], metric["values"])
-    return " and ".join(f"seed {seed} ({r2:.3f})" for seed, r2 in pairs if r2 < LOW_AT_PAPER)
-
-
-def unfit_at_paper(record: list[dict], studies: dict) -> str:
-    """Seeds at the published length that do not fit their support, and how their losses went."""
-    runs = [run for run in record if (run["size"], run["label"]) == ("paper", "")]
-    return " ".join(text for run in runs for text in _unfit(run))
-
-
-def _unfit(run: dict) -> list[str]:
-    """Sentences on each seed whose loss ends above twice the median of the run's five seeds."""
-    metrics = run["metrics"]
-    if len(metrics["r2_id"]["values"]) < 5:
-        return []
-    (model,) = run["models"].values()
-    losses, n = np.array(model["curve"]), model["curve_epochs"]  # means of n epochs
-    is_unfit = losses[:, -1] > 2 * np.median(losses[:, -1])
-    others, sentences = losses[~is_unfit, -1], []
-    for at in np.flatnonzero(is_unfit):
-        typical = np.median(losses[~is_unfit], axis=0)
-        first = int(np.argmax(losses[at] > 2 * typical))
-        sentences.append(
-            f"Seed {metrics['r2_all']['seeds'][at]} of `{run['row']}` has R2 "
-            f"{metrics['r2_id']['values'][at]:.3f} on its support and "
-            f"{metrics['r2_all']['values'][at]:.3f} on all combinations. Its loss is twice the "
-            f"median of the other seeds after {n * (first + 1)} epochs, rises by "
-            f"{100 * model['largest_rise'][at]:,.0f} % at most, and ends at {losses[at, -1]:.5f} "
-            f"(the others: {others.min():.5f} to {others.max():.5f})."
-        )
-    return sentences
-
-
 def broad_elsewhere(record: list[dict], studies: dict) -> str:
-    """The same seed of the broad diagonal in PyTorch and in XLA's plain form."""
+    """How much the loss of seed 0 of the broad diagonal rises in three other programs."""
     study = studies["optimiser"]["diagonal_broad"]
-    torch, plain = study["pytorch"], study["reordered"]
-    steps = f"{torch['first_doubling'][0]:,} and {plain['first_doubling'][0]:,}"
-    rises = f"{torch['largest_rise'][0]:.0%} and {plain['largest_rise'][0]:.0%}"
-    return (
-        "PyTorch and XLA's plain form train seed 0 of `diagonal_broad` from the same weights on "
-        f"the same batches for {study['epochs']} epochs. Their loss doubles too (at steps "
-        f"{steps}), but only for some steps: an epoch's mean rises by {rises}"
+    many = study["many"]["kernels"]
+    rises = (
+        many["largest_rise"][many["seeds"].index(0)],
+        *(study[name]["largest_rise"][0] for name in ("pytorch", "reordered")),
     )
+    return (
+        "{:.0f} % with the same kernels in a program of {} seeds, {:.0f} % in PyTorch and {:.0f} % "
+        "in XLA's plain form"
+    ).format(100 * rises[0], len(many["seeds"]), *(100 * rise for rise in rises[1:]))
 
 
 def broad_many(record: list[dict], studies: dict) -> str:
     """How many of many seeds of the broad diagonal are lost, by the kernels and by XLA."""
     study = studies["optimiser"]["diagonal_broad"]["many"]
     kernels, plain = study["kernels"], study["reordered"]
-    lost, lost_plain = _lost(kernels), _lost(plain)
-    n, first = len(kernels["seeds"]), kernels["seeds"].index(0)
-    low, high = stats.share_interval(len(lost), n)
-    needed = _seeds_without_a_lost_one(len(lost), n)
+    n_lost, n = len(_lost(kernels)), len(kernels["seeds"])
+    needed = _seeds_without_a_lost_one(n_lost, n)
     hours = needed * plain["seconds"] / len(plain["seeds"]) / 3600
     return (
-        f"A seed is *lost* if its loss ends above twice its least. Of {n} seeds that train "
-        f"{study['epochs']} epochs in one program the kernels lose {len(lost)} "
-        f"(seed {', '.join(map(str, lost))}; 95 % interval of the share {low:.3f} to {high:.2f}); "
-        f"the loss of seed 0 rises by {kernels['largest_rise'][first]:.0%} only. "
-        f"XLA's plain form loses {len(lost_plain)} of {len(plain['seeds'])}. One program loses a "
-        f"seed that another does not lose, so rounding decides which. Fisher's exact test needs "
-        f"{needed} seeds without a lost one beside these {n} to show that XLA loses fewer "
-        f"({hours:.1f} hours of an H200)"
+        f"the kernels lose {n_lost} of {n} seeds and XLA's plain form "
+        f"{len(_lost(plain))} of {len(plain['seeds'])}. To show that XLA loses fewer takes "
+        f"{needed} seeds of XLA without a lost one ({hours:.1f} hours of an H200)"
     )
 
 
@@ -177,16 +208,25 @@ def _lost(entry: dict) -> list[int]:
     return [seed for seed, loss in pairs if loss[-1] > 2 * min(loss)]
 
 
-def _low_counts(record: list[dict]) -> dict[str, tuple[int, int]]:
-    """{row: (our low seeds, the paper's)} of the rows with five seeds of both at `paper`."""
-    counts = {}
+def _least_at_paper(record: list[dict]) -> dict[str, float]:
+    """{row: R2 below which a seed is low} of the rows with five seeds of both at `paper`."""
+    least = {}
     for row in PUBLISHED["sprites"]:
         theirs = PUBLISHED["sprites"][row]["r2_all"].get("values", ())
         run = by_row(record, "paper").get(row)
         ours = run["r2_all"]["values"] if run else ()
         if len(ours) == len(theirs) == 5:
-            least = max(*ours, *theirs) - FAR_BELOW
-            counts[row] = sum(r2 < least for r2 in ours), sum(r2 < least for r2 in theirs)
+            least[row] = max(*ours, *theirs) - FAR_BELOW
+    return least
+
+
+def _low_counts(record: list[dict]) -> dict[str, tuple[int, int]]:
+    """{row: (our low seeds, the paper's)} of the rows with five seeds of both at `paper`."""
+    counts = {}
+    for row, least in _least_at_paper(record).items():
+        theirs = PUBLISHED["sprites"][row]["r2_all"]["values"]
+        ours = by_row(record, "paper")[row]["r2_all"]["values"]
+        counts[row] = sum(r2 < least for r2 in ours), sum(r2 < least for r2 in theirs)
     return counts
 
 
@@ -201,13 +241,11 @@ def rate_at_paper(record: list[dict], studies: dict) -> str:
     n_low_rest = sum(ours for ours, _ in rest)
     p, p_rest = _fisher(n_low, n_theirs, n), _fisher(n_low_rest, 0, 5 * len(rest))
     return (
-        f"{n_low} of our {n} seeds (95 % interval {low:.2f} to {high:.2f}) and {n_theirs} of the "
-        f"paper's {n} end low in the {rows} rows that have five seeds of both "
-        f"({', '.join(f'`{row}`' for row in counts)}). Low means more than {FAR_BELOW} below the "
-        f"row's best seed, a limit chosen after the runs. Fisher's exact test: p = {p:.2f}. The "
-        f"paper's low seeds are all in {', '.join(f'`{row}`' for row in theirs)}. In the other "
-        f"{len(rest)} rows, which were chosen after the runs too, {n_low_rest} of our "
-        f"{5 * len(rest)} seeds are low and none of the paper's (p = {p_rest:.2f})"
+        f"{n_low} of our {n} seeds are low (95 % interval {low:.2f} to {high:.2f}) and {n_theirs} "
+        f"of the paper's {n}, in the {rows} rows that have five seeds of both (Fisher's exact "
+        f"test: p = {p:.2f}). The paper's are all in {', '.join(f'`{row}`' for row in theirs)}. "
+        f"In the other {len(rest)} rows {n_low_rest} of our {5 * len(rest)} seeds are low and none "
+        f"of the paper's (p = {p_rest:.2f}; limit and rows were chosen after the runs)"
     )
 
 
@@ -218,14 +256,16 @@ def _fisher(n_ours: int, n_theirs: int, n: int) -> float:
 
 def narrow(record: list[dict], studies: dict) -> str:
     """Seeds of the narrow diagonal at the published length, ours and the paper's."""
-    ours = _at_paper(record, "diagonal_narrow")["metrics"]["r2_all"]["values"]
+    ours = [seed for seed in _seeds_at_paper(record) if seed["row"] == "diagonal_narrow"]
     theirs = PUBLISHED["sprites"]["diagonal_narrow"]["r2_all"]["values"]
-    least = max(*ours, *theirs) - FAR_BELOW
+    least = _least_at_paper(record)["diagonal_narrow"]
     low, high = ([r2 for r2 in theirs if (r2 < least) == is_low] for is_low in (True, False))
+    scores, levels = ([seed[name] for seed in ours] for name in ("r2_all", "background"))
     return (
-        f"{len(low)} of the paper's {len(theirs)} seeds end low ({min(low):.2f} to "
-        f"{max(low):.2f}), {sum(r2 < least for r2 in ours)} of our {len(ours)}. The paper's "
-        f"others have {min(high):.3f} to {max(high):.3f}, ours {min(ours):.3f} to {max(ours):.3f}"
+        f"all our {len(ours)} seeds have such a background ({min(levels):.2f} to "
+        f"{max(levels):.2f}) and R2 {min(scores):.3f} to {max(scores):.3f}. {len(high)} of the "
+        f"paper's {len(theirs)} seeds have {min(high):.3f} to {max(high):.3f}, the others "
+        f"{min(low):.2f} to {max(low):.2f}"
     )
 
 
@@ -367,9 +407,9 @@ TABLES = {
     "jumps": jumps_table,
     "low_seeds": low_seeds,
     "shorter_memory": shorter_memory,
-    "rises_at_paper": rises_at_paper,
     "low_at_paper": low_at_paper,
-    "unfit_at_paper": unfit_at_paper,
+    "backgrounds_at_paper": backgrounds_at_paper,
+    "rises_of_others": rises_of_others,
     "broad_elsewhere": broad_elsewhere,
     "broad_many": broad_many,
     "rate_at_paper": rate_at_paper,
