@@ -326,8 +326,8 @@ def _choice(run: dict) -> tuple[tuple, tuple]:
 
 def _with_source(config, part: str) -> tuple[str, ...]:
     """A part, and the part whose selected configurations it takes: a run needs both."""
-    masks = dict(configs.parts(config))[part].get("masks", {})
-    source = masks.get("selected_by", "")
+    of_row, of_part = (settings.get("masks", {}) for settings in (config, config.parts[part]))
+    source = of_part.get("selected_by", of_row.get("selected_by", ""))
     return tuple(sorted({part, source} - {""}))
 
 
@@ -448,9 +448,15 @@ class Times:
         self.kind, self.entries = standings.device_kind(device), {}
         self.records = dict.fromkeys((record, report.RECORD))
 
-    def _recorded(self, family: str) -> list[dict]:
+    def _recorded(self, family: str) -> list[tuple]:
+        """(entry, its config) of every timed run."""
         if family not in self.entries:
-            self.entries[family] = [e for r in self.records for e in report.entries(family, r)]
+            self.entries[family] = [
+                (entry, configs.from_json(json.dumps(entry["config"])))
+                for record in self.records
+                for entry in report.entries(family, record)
+                if entry.get("wall_s")
+            ]
         return self.entries[family]
 
     def has(self, target: Target) -> bool:
@@ -476,10 +482,7 @@ class Times:
         if seeds:
             config.train.seeds = tuple(seeds)
         here, at_least, elsewhere = [], [], []
-        for entry in self._recorded(target.family):
-            if not entry.get("wall_s"):
-                continue
-            recorded = configs.from_json(json.dumps(entry["config"]))
+        for entry, recorded in self._recorded(target.family):
             if entry["row"] != target.row and not _is_same_program(recorded, config):
                 continue
             ratio = _work_ratio(recorded, config)
