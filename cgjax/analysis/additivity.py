@@ -232,15 +232,15 @@ class Similarity(NamedTuple):
 
     x: np.ndarray  # [g, C]
     splits: np.ndarray  # [g]
-    values: np.ndarray  # [g, g]
+    values: np.ndarray  # [..., g, g]
 
 
 class Structure(NamedTuple):
     """Is a representation compositionally structured, and with which kernel?"""
 
-    kappa: np.ndarray  # [C + 1] mean similarity by overlap, the argument of `salience.salience`
-    spread: np.ndarray  # [C + 1] its standard deviation: zero for a structured kernel
-    kappa_by_subset: np.ndarray  # [2^C] by the set of shared components, as `salience.subsets`
+    kappa: np.ndarray  # [..., C + 1] mean similarity by overlap, as `salience.salience` takes it
+    spread: np.ndarray  # [..., C + 1] its standard deviation: zero for a structured kernel
+    kappa_by_subset: np.ndarray  # [..., 2^C] by the shared components, as `salience.subsets`
 
 
 @checked
@@ -267,26 +267,30 @@ def similarity(
 @checked
 def similarity_of_gram(
     x: integers("n C"),
-    gram: symmetric("n n"),
+    gram: symmetric("... n n"),
     splits: labels("n") = None,
     n_samples: integer(1) = None,
     with_self: bool | None = None,
 ) -> Similarity:
-    """`similarity` from the dot products [n, n] of samples, for example an NTK."""
+    """`similarity` from the dot products [..., n, n] of samples, for example NTKs."""
     x, gram = np.asarray(x), np.asarray(gram, np.float64)
     splits = np.full(len(x), ABSENT) if splits is None else np.asarray(splits)
-    if np.any(np.diag(gram) < 0):
+    of_themselves = np.diagonal(gram, axis1=-2, axis2=-1)
+    if np.any(of_themselves < 0):
         raise ValueError("gram has a negative diagonal: it does not hold dot products of samples")
     groups = _groups(x, splits)
+    if len(groups.x) == len(x) and with_self is not False:  # every group has one sample
+        order = np.concatenate(groups.rows)
+        return Similarity(groups.x, groups.splits, gram[..., order[:, None], order])
     average = np.zeros((len(groups.x), len(x)))
     for row, members in zip(average, groups.rows):
         row[members[:n_samples]] = 1 / len(members[:n_samples])
     values = average @ gram @ average.T
     n = 1 / average.max(axis=1)
     if not (n.max() == 1 if with_self is None else with_self):
-        with_itself = average**2 @ np.diag(gram)
+        with_itself, at = of_themselves @ (average**2).T, np.arange(len(n))
         with np.errstate(invalid="ignore", divide="ignore"):  # a single sample has no pair: nan
-            np.fill_diagonal(values, (np.diag(values) - with_itself) * n / (n - 1))
+            values[..., at, at] = (values[..., at, at] - with_itself) * n / (n - 1)
     return Similarity(groups.x, groups.splits, values)
 
 
@@ -297,25 +301,32 @@ def structure(similar: Similarity) -> Structure:
     where no pair has that overlap.
     """
     n = len(similar.x)
-    if similar.values.shape != (n, n):
+    if similar.values.shape[-2:] != (n, n):
         raise ValueError(f"similar has {n} groups, but similarities {similar.values.shape}")
-    if not np.all(np.isfinite(similar.values[~np.eye(n, dtype=bool)])):
+    if not np.all(np.isfinite(similar.values[..., ~np.eye(n, dtype=bool)])):
         raise ValueError("similar holds similarities of distinct groups that are not finite")
     shared = similar.x[:, None] == similar.x[None]
     overlap = shared.sum(axis=-1)
-    by_overlap = [similar.values[overlap == o] for o in range(shared.shape[-1] + 1)]
+    by_overlap = [similar.values[..., overlap == o] for o in range(shared.shape[-1] + 1)]
     members = subsets(shared.shape[-1])
-    by_subset = [similar.values[np.all(shared == member, axis=-1)] for member in members]
+    by_subset = [similar.values[..., np.all(shared == member, axis=-1)] for member in members]
     return Structure(
-        np.array([_mean(values) for values in by_overlap]),
-        np.array([_mean((values - _mean(values)) ** 2) ** 0.5 for values in by_overlap]),
-        np.array([_mean(values) for values in by_subset]),
+        _means(by_overlap),
+        _means([(values - _mean(values)[..., None]) ** 2 for values in by_overlap]) ** 0.5,
+        _means(by_subset),
     )
 
 
+def _means(groups):
+    return np.stack([_mean(values) for values in groups], axis=-1)
+
+
 def _mean(values):
-    known = values[np.isfinite(values)]
-    return known.mean() if known.size else np.nan
+    """Mean over the last axis, of the entries that are known; nan if none is."""
+    is_known = np.isfinite(values)
+    n_known = is_known.sum(axis=-1)
+    total = np.where(is_known, values, 0).sum(axis=-1)
+    return np.where(n_known > 0, total / np.maximum(n_known, 1), np.nan)
 
 
 # --- groups ---------------------------------------------------------------------------------------

@@ -240,6 +240,28 @@ def test_samples_that_enter():
     np.testing.assert_array_equal(additivity.similarity(grid(2, 2), np.eye(4)).values, np.eye(4))
 
 
+@pytest.mark.parametrize("n_per_group, with_self", [(1, None), (1, False), (3, None), (3, True)])
+def test_many_kernels_at_once_are_measured_as_each_alone(n_per_group, with_self):
+    rng = np.random.default_rng(0)
+    x = rng.permutation(np.repeat(grid(3, 3), n_per_group, axis=0))
+    features = rng.normal(size=(2, 5, len(x), 4))
+    grams = features @ features.swapaxes(-2, -1)
+    together = additivity.similarity_of_gram(x, grams, with_self=with_self)
+    structures = additivity.structure(together)
+    for i, j in itertools.product(range(2), range(5)):
+        alone = additivity.similarity_of_gram(x, grams[i, j], with_self=with_self)
+        np.testing.assert_allclose(together.values[i, j], alone.values, rtol=1e-12)
+        for many, one in zip(structures, additivity.structure(alone), strict=True):
+            np.testing.assert_allclose(many[i, j], one, rtol=1e-12)
+    values = additivity.similarity(x, features[0, 0], with_self=with_self).values
+    np.testing.assert_allclose(values, together.values[0, 0], rtol=1e-10)
+    if n_per_group == 1:
+        group = np.lexsort(x.T[::-1])
+        expected = grams[0, 0][np.ix_(group, group)]
+        np.testing.assert_array_equal(together.values[0, 0][0, 1:], expected[0, 1:])
+        assert np.isnan(together.values[0, 0, 0, 0]) == (with_self is False)
+
+
 def test_salience_does_not_depend_on_the_number_of_samples_unless_self_products_count():
     """Noisy samples of features with S(1;2) = 0.4; a combination with one sample has no pair."""
     rng = np.random.default_rng(0)

@@ -625,8 +625,10 @@ INVALID = {
     "closed_forms.addition:salience": [0.6, [0.2, 0.1, 0.1]],  # S(1..3; 3)
     "additivity.conjunction_types:relevant": [(0, 1), (1, 3), (1,)],
     "additivity.type_magnitudes:relevant": [(1, -1)],
-    "additivity.similarity_of_gram:gram": [INDEFINITE],
-    "additivity.structure:similar": [FLAT._replace(values=spoilt(K, at=1)), FLAT._replace(x=X[:3])],
+    "additivity.similarity_of_gram:gram": [INDEFINITE, BATCH],
+    "additivity.structure:similar": [
+        FLAT._replace(values=spoilt(K, at=1)), FLAT._replace(x=X[:3]),
+        FLAT._replace(values=np.stack([K, spoilt(K, at=1)]))],
     "training_sets.scores:is_train": [SOME | True],
     "training_sets.exchange:rows": [[], SOME, [0, 7], [0, 0], [0, 1, 2, 3]],
     "training_sets.regular_slope:salience": [0.9],

@@ -127,7 +127,7 @@ def test_wide_initial_features_have_the_salience_of_the_limit():
     settings, task = small(model__hidden=8000, model__depth=1), tasks.make("addition_extrapolation")
     model, x = dense_scores.network(settings), jnp.asarray(inputs.one_hot(task.x, task.sizes))
     hidden = np.float64(dense_scores.features(model, model.init(jax.random.key(0), x)["params"], x))
-    kappa = dense_scores._structure(task.x, hidden @ hidden.T).kappa
+    kappa = additivity.structure(additivity.similarity(task.x, hidden)).kappa
     assert salience.salience(kappa)[0] == pytest.approx(0.4316, abs=0.01)
     assert kappa[0] / (kappa[-1] - kappa[0]) == pytest.approx(0.5569, abs=0.03)
 

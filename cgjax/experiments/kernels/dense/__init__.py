@@ -89,7 +89,7 @@ def cell(config, sweep, selected, i: int, j: int) -> Cell:
     """Networks `selected` [seeds] of task i and scale j."""
     task, outputs = sweep.tasks[i], sweep.outputs[selected, i, j]
     grams = sweep.grams[:, selected, i, j]
-    kappa = [[_structure(task.x, gram).kappa for gram in networks] for networks in grams]
+    similar = additivity.similarity_of_gram(task.x, grams)
     return Cell(
         task,
         config.optim.loss,
@@ -109,7 +109,7 @@ def cell(config, sweep, selected, i: int, j: int) -> Cell:
             },
         },
         additivity.additivity(task.x, outputs, task.is_train),
-        np.array(kappa),
+        additivity.structure(similar).kappa,
     )
 
 
@@ -131,10 +131,6 @@ def _measure_cell(config, cell: Cell) -> tuple[dict, dict]:
 
 
 # --- features -------------------------------------------------------------------------------------
-
-
-def _structure(x, gram):
-    return additivity.structure(additivity.similarity_of_gram(x, gram))
 
 
 def similarities(cell: Cell) -> np.ndarray:

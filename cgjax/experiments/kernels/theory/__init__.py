@@ -125,10 +125,9 @@ def _departure(task, kernels):
     train = task.is_train
     k_train = kernels[:, train][:, :, train]
     f = np.asarray(machines.ridgeless(k_train, task.y[train], kernels[:, :, train]))
-    structures = [additivity.structure(additivity.similarity_of_gram(task.x, k)) for k in kernels]
-    kappa = np.stack([s.kappa for s in structures])
+    kappa, spread, _ = additivity.structure(additivity.similarity_of_gram(task.x, kernels))
     return {
-        "spread": np.stack([s.spread[1] for s in structures]) / (kappa[:, -1] - kappa[:, 0]),
+        "spread": spread[:, 1] / (kappa[:, -1] - kappa[:, 0]),
         "additivity": additivity.additivity(task.x, f, train).r2_test,
         "slope": scores_of(task, f)["slope"],
         "slope predicted": np.asarray(closed_form(kappa, task).slope),
