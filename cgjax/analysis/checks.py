@@ -17,7 +17,7 @@ import numpy as np
 # The largest rounding error that is accepted: a kernel's asymmetry relative to its largest entry,
 # and its negative eigenvalues relative to its trace. Kernels in float32 stay well below.
 ROUNDING = 1e-5
-MOST_COMPONENTS = 56  # with more, binomials exceed the whole numbers of double precision
+MOST_COMPONENTS = 56  # the largest n for which every "n over k" is exact in float64
 
 
 def known(*values) -> bool:
@@ -316,14 +316,18 @@ def _is_whole_salience(s):
     """
     if s.ndim == 0 or not 3 <= s.shape[-1] <= MOST_COMPONENTS:
         return False
-    return bool(np.all(np.abs(s @ binomials("salience", s.shape[-1])[1:] - 1) < 1e-9))
+    return bool(np.all(np.abs(s @ binomials(s.shape[-1])[1:] - 1) < 1e-9))
 
 
-def binomials(name: str, n_components: int) -> np.ndarray:
-    """n over k [n + 1] in double precision; `name` is the array whose last axis has them."""
-    if n_components > MOST_COMPONENTS:
+def components(name: str, n: int) -> None:
+    """Whether the saliences of n components, the last axis of `name`, are exact in float64."""
+    if n > MOST_COMPONENTS:
         raise ValueError(
-            f"{name}: {n_components} components in the last axis; saliences of more than "
-            f"{MOST_COMPONENTS} exceed double precision"
+            f"{name}: {n} components in the last axis, at most {MOST_COMPONENTS} are supported: "
+            "their binomials are exact in float64"
         )
-    return np.array([math.comb(n_components, k) for k in range(n_components + 1)], float)
+
+
+def binomials(n: int) -> np.ndarray:
+    """n over k, for k = 0 to n."""
+    return np.array([math.comb(n, k) for k in range(n + 1)], float)

@@ -10,6 +10,7 @@ otherwise they round their arguments and results to float32.
 """
 
 import functools
+import math
 from collections.abc import Callable
 
 import jax
@@ -62,7 +63,8 @@ def salience(kappa: TABLE) -> jax.Array:
     _check_ends(kappa)
     _check_largest(kappa)
     n_components = kappa.shape[-1] - 1
-    weights = kappa @ _binomials("kappa", n_components, signed=True).T
+    checks.components("kappa", n_components)
+    weights = kappa @ _binomials(n_components, signed=True).T
     return weights[..., 1:] / (kappa[..., -1:] - kappa[..., :1])
 
 
@@ -72,7 +74,8 @@ def kappa(salience: finite("... C")) -> jax.Array:
     """kappa(0..C) [..., C + 1] from the saliences S(1..C) [..., C]; kappa(0) = 0, kappa(C) = 1."""
     salience = jnp.asarray(salience, jnp.float64)
     n_components = salience.shape[-1]
-    table = salience @ _binomials("salience", n_components)[:, 1:].T
+    checks.components("salience", n_components)
+    table = salience @ _binomials(n_components)[:, 1:].T
     _check_total(table[..., -1], "S(1..C): weighted by C over k", "; `complete` adds the last one")
     return table
 
@@ -83,7 +86,8 @@ def complete(salience: finite("... free>=0")) -> jax.Array:
     """All saliences S(1..C) [..., C] from the free ones S(1..C-1) [..., C - 1]."""
     salience = jnp.asarray(salience, jnp.float64)
     n_components = salience.shape[-1] + 1
-    weights = checks.binomials("salience", n_components)[1:-1]
+    checks.components("salience", n_components)
+    weights = checks.binomials(n_components)[1:-1]
     return jnp.concatenate([salience, 1 - (salience @ weights)[..., None]], axis=-1)
 
 
@@ -110,12 +114,10 @@ def _check_total(total, which, hint=""):
         raise ValueError(f"salience: pass all {which} they sum to {wrong:.4g} instead of 1{hint}")
 
 
-def _binomials(name, n_components, signed=False):
+def _binomials(n_components, signed=False):
     """[C + 1, C + 1]: j over k in row j, column k; signed: the inverse matrix."""
-    size = np.arange(n_components + 1)
-    # The largest first: an error then states the number of components.
-    rows = [np.pad(checks.binomials(name, j), (0, n_components - j)) for j in reversed(size)]
-    return np.array(rows[::-1]) * (-1.0) ** (signed * (size[:, None] - size))
+    size = range(n_components + 1)
+    return np.array([[math.comb(j, k) * (-1.0) ** (signed * (j - k)) for k in size] for j in size])
 
 
 # --- unequal components: tables by subset ---------------------------------------------------------

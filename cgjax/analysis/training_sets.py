@@ -332,7 +332,7 @@ def reweighted(kappa: jax.Array, factors: number("[0, inf)", "... C")) -> jax.Ar
         raise ValueError(f"factors must be [..., {weights.shape[-1]}], got {factors.shape}")
     shape = jnp.broadcast_shapes(weights.shape, factors.shape)
     weights = jnp.broadcast_to(weights, shape) * jnp.broadcast_to(factors, shape)
-    total = weights @ checks.binomials("factors", weights.shape[-1])[1:]
+    total = weights @ checks.binomials(weights.shape[-1])[1:]
     if checks.known(total) and np.any(np.asarray(total) == 0):
         raise ValueError("factors leave no salience: at least one must be positive")
     return structure.kappa(weights / total[..., None])

@@ -48,7 +48,7 @@ def test_slopes_of_the_paper():
 
 
 def test_thousands_of_kernels_at_once():
-    """2 over k is a float, 2,100 over k is not: the number of kernels is not that of components."""
+    """The last axis holds 2,100 kernels of two components: no binomial of 2,100 is a float."""
     values, is_anchor = np.arange(-4, 5), np.arange(9) == 0
     s = np.linspace(0.3, 0.4, 2100)
     machine = closed_forms.addition(s, values, is_anchor, "constant", np.full((2, 2100), 0.5))

@@ -611,9 +611,9 @@ INVALID = {
     "machines.central_path:signs": [np.zeros((1, 1, 2)), np.ones((1, 2))],
     "salience.salience:kappa": [
         1.0, [0.5, 0.2, 0.5], [[0, 0.3, 1], [1, 1, 1]], GRID[0], np.eye(4) + 0.5,
-        np.linspace(0, 1, 1200)],  # kernels in the last axis instead of overlaps
+        np.linspace(0, 1, 58)],  # 57 components
     "salience.kappa:salience": [[0.3, 0.3], np.full(1200, 0.3)],
-    "salience.complete:salience": [np.full(1200, 0.3)],
+    "salience.complete:salience": [np.full(56, 0.3)],
     "salience.moebius:kappa": [KAPPA],
     "salience.moebius_inverse:weights": [KAPPA],
     "salience.subset_salience:kappa": [KAPPA, [1, 0.1, 0.1, 1]],

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import pathlib
 
 import jax
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cgjax.analysis import checks
 from cgjax.analysis import salience as sal
 
 FIGURES = pathlib.Path(__file__).parents[1] / "golden" / "kernels" / "paper_figures.json"
@@ -243,3 +245,9 @@ def test_derivatives_through_the_layers_are_finite():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_binomials_of_as_many_components_as_are_allowed_are_exact():
+    most = checks.MOST_COMPONENTS
+    assert math.comb(most, most // 2) < 2**53 < math.comb(most + 1, most // 2)
+    assert sal.salience(np.linspace(0, 1, most + 1)).shape == (most,)
