@@ -50,12 +50,15 @@ def train_steps(batch: int, steps: int) -> dict:
         rows[name] = 1e3 * seconds
         say(f"{name}: {rows[name]:.3f} ms")
 
-    add("ours", jax_step(batch, steps, "auto", "float32"))
+    add("ours", jax_step(batch, steps, "auto"))
     if jax.default_backend() != "cpu":
         add("ours, bfloat16 activations", jax_step(batch, steps, "auto", "bfloat16"))
-        several = jax_step(batch, steps, "auto", "float32", range(SEEDS))
-        add(f"ours, {SEEDS} seeds at once, per seed", several / SEEDS)
-    add("upsample, then convolve", jax_step(batch, steps, "direct", "float32"))
+        add("ours, products in float32", jax_step(batch, steps, "auto", products="float32"))
+        for products in models.PRODUCTS:
+            several = jax_step(batch, steps, "auto", products=products, seeds=range(SEEDS))
+            digits = ", products in float32" if products == "float32" else ""
+            add(f"ours, {SEEDS} seeds at once{digits}, per seed", several / SEEDS)
+    add("upsample, then convolve", jax_step(batch, steps, "direct"))
     if importlib.util.find_spec("torch"):
         eager, compiled = torch_steps(batch)
         add("PyTorch, eager", eager)
@@ -65,13 +68,20 @@ def train_steps(batch: int, steps: int) -> dict:
     return rows
 
 
-def jax_step(batch: int, steps: int, form: str, dtype: str, seeds=(0,)) -> float:
+def jax_step(
+    batch: int,
+    steps: int,
+    form: str,
+    dtype: str = "float32",
+    products: str = "default",
+    seeds=(0,),
+) -> float:
     """Seconds per step of all seeds of the published compositional model, in the loop's call."""
     config = configs.load("sprites:orthogonal_compositional,paper")
     config.train.seeds = tuple(seeds)
     config.data.update({"n_train": 20_000, "batch": batch})
     config.eval.n = 1000
-    config.model.update({"form": form, "dtype": dtype})
+    config.model.update({"form": form, "dtype": dtype, "products": products})
     model = models.build(config, "compositional")
     experiment = sprites.experiment(config, model, sets.make(config))
     return seconds_per_step(experiment, config, steps)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from cgjax.analysis.ntk import functions
 from cgjax.core import parallel
 from cgjax.core.errors import BadInput
 from cgjax.nets import decoders, upsample
@@ -228,6 +229,26 @@ def test_kernels_lower_for_gpus(dtype, mesh):
     assert lowered.count("xla.gpu.triton") == 4
     # With a mesh, inside a region where each device sees one slot's one image only.
     assert ("tensor<1x1x2x2x16xbf16>" in lowered) == bool(mesh)
+
+
+@pytest.mark.usefixtures("nvidia")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("requested", ["default", "highest"])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_float32_products_are_three_tf32_products(dtype, requested):
+    """Both ways, and only where operands are float32 and the context requests it."""
+    shapes = jax.eval_shape(lambda: decoder(0, dtype, (C, 3), batch=4))
+
+    def loss(x, convs):
+        return jnp.sum(upsample_kernel.upsample_stack(x, convs))
+
+    of_one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), shapes)
+    with jax.default_matmul_precision(requested):
+        traced = jax.make_jaxpr(jax.grad(loss, (0, 1)))(*of_one)
+    products = [e for e in functions.equations(traced.jaxpr) if e.primitive.name == "dot_general"]
+    three = jax.lax.DotAlgorithmPreset.TF32_TF32_F32_X3
+    are_three = {eqn.params["precision"] == three for eqn in products}
+    assert are_three == {dtype == jnp.float32 and requested == "highest"}
 
 
 @pytest.mark.usefixtures("nvidia")

@@ -231,7 +231,7 @@ def cut_short(f: Callable, *args) -> list[str]:
 
     args: arrays, or their shapes.
     """
-    return [_name(eqn) for eqn in _traced(f, *args) if _is_cut(eqn)]
+    return [_name(eqn) for eqn in _traced(f, *args) if is_cut(eqn)]
 
 
 def shortest(f: Callable, *args) -> float:
@@ -240,7 +240,7 @@ def shortest(f: Callable, *args) -> float:
     for eqn in _traced(f, *args):
         dtypes = {var.aval.dtype for var in eqn.outvars if hasattr(var.aval, "dtype")}
         roundings |= {float(jnp.finfo(d).eps) for d in dtypes if jnp.issubdtype(d, jnp.floating)}
-        roundings |= {_TF32} if _is_cut(eqn) else set()
+        roundings |= {_TF32} if is_cut(eqn) else set()
     return max(roundings)
 
 
@@ -263,7 +263,8 @@ def _is_jaxpr(value):
     return hasattr(value, "eqns") or hasattr(value, "jaxpr")
 
 
-def _is_cut(eqn):
+def is_cut(eqn) -> bool:
+    """Whether an equation is a product that may cut float32 operands."""
     # Products of shorter dtypes are exact, and float64 is never cut.
     if eqn.primitive.name not in PRODUCTS:
         return False

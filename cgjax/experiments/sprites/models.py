@@ -25,6 +25,7 @@ from cgjax.nets.pallas.upsample_loss import summed_loss
 KINDS = ("compositional", "shared", "monolithic")
 DECODERS = ("upsample", "broadcast", "shift")
 DTYPES = ("float32", "bfloat16")
+PRODUCTS = ("default", "float32")
 
 
 class Model(NamedTuple):
@@ -55,7 +56,16 @@ def scenes_at_once(n: int) -> int:
 
 def build(config, kind: str) -> Model:
     """The model `kind` with the widths, composition and precision of the config."""
-    return _monolithic(config) if kind == "monolithic" else _compositional(config, kind)
+    model = _monolithic(config) if kind == "monolithic" else _compositional(config, kind)
+    computes = {name: getattr(model, name) for name in ("predict", "slots", "fast_predict")}
+    return model._replace(**{name: in_products(config, fn) for name, fn in computes.items()})
+
+
+def in_products(config, fn: Callable) -> Callable:
+    """fn, its matrix products with the digits that `model.products` requests."""
+    products = config.model.get("products", "default")  # older runs have no such key
+    # "default" leaves the choice to the caller, such as a context that requests float32.
+    return fn if products == "default" else jax.default_matmul_precision(products)(fn)
 
 
 @cached_by("model.", "data.n_slots", "data.image_size", "data.composition")

@@ -264,6 +264,10 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
             value = loss_fn(prediction, images(batch), batch["mask"], replica["loss_weight"])
         return value, (extra, {})
 
+    def value_and_grad(loss, has_aux):
+        # Backward passes of kernels are traced after the loss, so both are in one context.
+        return models.in_products(config, jax.value_and_grad(loss, has_aux=has_aux))
+
     def draw(params, latents):
         size = models.scenes_at_once(len(latents))
         if size == len(latents):
@@ -319,6 +323,7 @@ def experiment(config, model: models.Model, data: dict) -> program.Experiment:
         evaluate=evaluate,
         tx=functools.partial(optimiser, config),
         headline=("r2_all", "max"),
+        grads=value_and_grad,
         compiler_options=SIDE_BY_SIDE if parallel.on_one_nvidia() else None,
     )
 

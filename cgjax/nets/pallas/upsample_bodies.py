@@ -23,7 +23,19 @@ COLUMNS = 16  # 4 taps x up to 4 channels of the last stage; the smallest size o
 
 def _dot(a, b, contract):
     dimensions = ((contract[:1], contract[1:]), ((), ()))
-    return lax.dot_general(a, b, dimensions, preferred_element_type=FLOAT)
+    return lax.dot_general(a, b, dimensions, _precision(a.dtype), preferred_element_type=FLOAT)
+
+
+def _precision(dtype):
+    """Precision of a product of this dtype: None for that of `jax.default_matmul_precision`.
+
+    Where the context requests float32, each product becomes three TF32 products of the high and
+    low halves of its operands: matrix units multiply no float32.
+    """
+    is_requested = jax.config.jax_default_matmul_precision in ("float32", "highest")
+    if is_requested and dtype == FLOAT and not INTERPRETED.get():
+        return lax.DotAlgorithmPreset.TF32_TF32_F32_X3
+    return None
 
 
 def _elu(x):

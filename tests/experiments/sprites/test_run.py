@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from cgjax import config as configs
+from cgjax.analysis.ntk import functions
 from cgjax.core import parallel, program, signals, train
 from cgjax.core.errors import BadInput, Diverged, Preempted
 from cgjax.experiments.sprites import audits, models, panels, scenes, sets
@@ -76,6 +77,35 @@ def test_what_adamw_keeps_of_squared_gradients(b2):
         leaf for leaf in jax.tree.leaves(state) if np.ndim(leaf) and leaf[1] > 3 * leaf[0]
     )
     np.testing.assert_allclose(squares, (1 - b2) * np.array([1.0, 4.0]), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind, form", [("compositional", "pallas"), ("monolithic", "reordered")])
+@pytest.mark.parametrize("products", models.PRODUCTS)
+def test_the_digits_of_products_in_training_and_evaluation(monkeypatch, products, kind, form):
+    """Traced outside of any context, as the loop's threads do."""
+    monkeypatch.setattr(parallel, "on_nvidia", lambda: True)
+    changes = {"model.products": products, "model.form": form}
+    config = settings("demo", changes | {"model.component.channels": "16"})
+    model = models.build(config, kind)
+    experiment = sprites.experiment(config, model, sets.shapes(config))
+    replica = {"loss_weight": 0.0}
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    rows = jax.tree.map(
+        lambda leaf: jax.ShapeDtypeStruct((8, *leaf.shape[1:]), leaf.dtype),
+        sets.shapes(config)["train"],
+    )
+    batch = {**rows, "mask": jax.ShapeDtypeStruct((8,), jnp.float32)}
+
+    def step(params, batch, data):
+        gradient = experiment.grads(experiment.loss, has_aux=True)
+        trained = gradient(params, {}, batch, jax.random.key(0), 0, replica)
+        return trained, experiment.evaluate(params, {}, data, jax.random.key(0), replica)
+
+    traced = jax.make_jaxpr(step)(params, batch, experiment.data)
+    names = [eqn.primitive.name for eqn in functions.equations(traced.jaxpr)]
+    assert ("pallas_call" in names) == (form == "pallas")
+    are_cut = [functions.is_cut(eqn) for eqn in functions.equations(traced.jaxpr)]
+    assert any(are_cut) == (products == "default")
 
 
 @pytest.mark.slow  # 9 s: core/test_train asks the same of the loop
