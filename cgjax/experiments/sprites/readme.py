@@ -4,6 +4,7 @@ record: the recorded runs; studies: {"optimiser": the study of low seeds, "speed
 """
 
 import itertools
+import operator
 import pathlib
 
 import numpy as np
@@ -19,7 +20,7 @@ from cgjax.published.results import by_row
 LOW = 0.925  # of R2 on all combinations at `fast`; most seeds end at 0.934 to 0.939
 FAR_BELOW = 0.02  # in R2: a seed at `paper` that ends so far below its row's best seed is low
 LARGEST_LEAK = -1.28  # colour sum s of a background at which soft occlusion leaks most, s sg(s)
-LEFT = 0.15  # of the loss: a seed that stays so far above its row's median has left the others
+APART = 0.15  # of the loss: a seed that stays so far above its row's least loss is apart from it
 
 
 def paper_table(record: list[dict], studies: dict) -> list:
@@ -91,21 +92,16 @@ def low_at_paper(record: list[dict], studies: dict) -> list:
         "R2, all",
         "background",
         "largest rise, %",
-        "leaves at epoch",
+        "apart from epoch",
     )
-    return [head] + [
-        (
-            f"`{seed['row']}`",
-            f"{seed['seed']}",
-            f"{seed['r2_id']:.3f}",
-            f"{seed['r2_all']:.3f}",
-            f"{seed['background']:.2f}",
-            f"{100 * seed['rise']:,.0f}",
-            f"{seed['leaves']}",
-        )
-        for seed in _seeds_at_paper(record)
-        if seed["is_low"]
-    ]
+    rows = [head]
+    for seed in filter(operator.itemgetter("is_low"), _seeds_at_paper(record)):
+        rise = "not recorded" if seed["rise"] is None else f"{100 * seed['rise']:,.0f}"
+        apart_from = "not recorded" if seed["apart_from"] is None else f"{seed['apart_from']}"
+        scores = (f"{seed[name]:.3f}" for name in ("r2_id", "r2_all"))
+        level = f"{seed['background']:.2f}"
+        rows.append((f"`{seed['row']}`", f"{seed['seed']}", *scores, level, rise, apart_from))
+    return rows
 
 
 def backgrounds_at_paper(record: list[dict], studies: dict) -> str:
@@ -141,30 +137,23 @@ def backgrounds_at_fast(record: list[dict], studies: dict) -> str:
     )
 
 
-def rises_of_others(record: list[dict], studies: dict) -> str:
-    """The two seeds at the published length whose losses rise most among those that are not low."""
-    others = [seed for seed in _seeds_at_paper(record) if not seed["is_low"]]
-    most = sorted(others, key=lambda seed: -seed["rise"])[:2]
-    return " and ".join(
-        f"seed {seed['seed']} of `{seed['row']}` ({100 * seed['rise']:,.0f} %)" for seed in most
-    )
-
-
 def _seeds_at_paper(record: list[dict]) -> list[dict]:
     """Each of our seeds in the rows of `_low_counts`.
 
     background: median colour sum that the front network paints outside its sprite. rise: the
-    largest rise of an epoch's mean loss above the least before. leaves: the epoch from which the
-    loss stays at least LEFT above the median of the row's seeds.
+    largest rise of an epoch's mean loss above the least before. apart_from: the epoch from which
+    the loss stays more than APART above the least of the row's seeds. Both are None where the
+    losses of a seed are not recorded.
     """
     seeds = []
     for row, least in _least_at_paper(record).items():
         run = _at_paper(record, row)
         (model,) = run["models"].values()
-        losses, scores = np.array(model["curve"]), run["metrics"]  # means of `curve_epochs` epochs
-        has_left = losses > (1 + LEFT) * np.median(losses, axis=0)
+        curves, scores = model["curve"], run["metrics"]  # means of `curve_epochs` epochs
+        least_loss = np.min([curve for curve in curves if curve], axis=0)
         for k, seed in enumerate(scores["r2_all"]["seeds"]):
-            stays = np.flatnonzero(~has_left[k])
+            near = [] if curves[k] is None else curves[k] <= (1 + APART) * least_loss
+            last = np.max(np.flatnonzero(near), initial=-1)
             seeds.append(
                 {
                     "row": row,
@@ -174,10 +163,29 @@ def _seeds_at_paper(record: list[dict]) -> list[dict]:
                     "is_low": scores["r2_all"]["values"][k] < least,
                     "background": model["front_background"][k],
                     "rise": model["largest_rise"][k],
-                    "leaves": model["curve_epochs"] * (stays[-1] + 1 if stays.size else 0),
+                    "apart_from": None if curves[k] is None else model["curve_epochs"] * (last + 1),
                 }
             )
     return seeds
+
+
+def low_like_the_papers(record: list[dict], studies: dict) -> str:
+    """The paper's low seed of `diagonal` beside our seeds with a bright background, and others."""
+    row = PUBLISHED["sprites"]["diagonal"]
+    theirs = sorted(zip(row["r2_all"]["values"], row["r2_id"]["values"]))
+    least = _least_at_paper(record)["diagonal"]
+    assert theirs[0][0] < least <= theirs[1][0]
+    seeds = [seed for seed in _seeds_at_paper(record) if seed["row"] == "diagonal"]
+    bright = [seed for seed in seeds if seed["background"] > LARGEST_LEAK]
+    rest = theirs[1:] + [(seed["r2_all"], seed["r2_id"]) for seed in seeds if seed not in bright]
+    low_all, low_id = theirs[0]
+    ours = " and ".join(f"{seed['r2_id']:.3f} and {seed['r2_all']:.3f}" for seed in bright)
+    return (
+        f"The paper's low seed of `diagonal` has R2 {low_id:.3f} on known and {low_all:.3f} on all "
+        f"combinations; our {len(bright)} seeds with a bright background have {ours}. The other "
+        f"{len(rest)} seeds, ours and the paper's, have {min(r2_id for _, r2_id in rest):.3f} and "
+        f"{min(r2_all for r2_all, _ in rest):.3f} or more"
+    )
 
 
 def _at_paper(record: list[dict], row: str) -> dict:
@@ -257,17 +265,27 @@ def rate_at_paper(record: list[dict], studies: dict) -> str:
     rows, n = len(counts), 5 * len(counts)
     n_low, n_theirs = map(sum, zip(*counts.values()))
     low, high = stats.share_interval(n_low, n)
-    theirs = [row for row in counts if counts[row][1]]
+    theirs = {row: n_of_theirs for row, (_, n_of_theirs) in counts.items() if n_of_theirs}
     rest = [counts[row] for row in counts if row not in theirs]
     n_low_rest = sum(ours for ours, _ in rest)
     p, p_rest = _fisher(n_low, n_theirs, n), _fisher(n_low_rest, 0, 5 * len(rest))
+    places = " and ".join(f"{number} in `{row}`" for row, number in theirs.items())
     return (
         f"{n_low} of our {n} seeds are low (95 % interval {low:.2f} to {high:.2f}) and {n_theirs} "
-        f"of the paper's {n}, in the {rows} rows that have five seeds of both (Fisher's exact "
-        f"test: p = {p:.2f}). The paper's are all in {', '.join(f'`{row}`' for row in theirs)}. "
-        f"In the other {len(rest)} rows {n_low_rest} of our {5 * len(rest)} seeds are low and none "
-        f"of the paper's (p = {p_rest:.2f}; limit and rows were chosen after the runs)"
+        f"of the paper's {n} ({places}), in the {rows} rows that have five seeds of both (Fisher's "
+        f"exact test: p = {p:.2f}). In the other {len(rest)} rows {n_low_rest} of our "
+        f"{5 * len(rest)} seeds are low and none of the paper's (p = {p_rest:.2f}; limit and rows "
+        "were chosen after the runs)"
     )
+
+
+def known_of_others(record: list[dict], studies: dict) -> str:
+    """How many seeds with a dark background fit known combinations worse than the paper's mean."""
+    dark = [seed for seed in _seeds_at_paper(record) if seed["background"] < LARGEST_LEAK]
+    means = {row: numbers["r2_id"]["mean"] for row, numbers in PUBLISHED["sprites"].items()}
+    n_below = sum(seed["r2_id"] < means[seed["row"]] for seed in dark)
+    p = scipy.stats.binomtest(n_below, len(dark)).pvalue
+    return f"{n_below} of the {len(dark)} seeds with a dark background (sign test: p = {p:.2f})"
 
 
 def _fisher(n_ours: int, n_theirs: int, n: int) -> float:
@@ -359,31 +377,37 @@ def gradients(name: str):
 
 
 @plots.styled
-def draw_jumps(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
-    """Loss of one seed in every implementation; AdamW's stability around a jump of another."""
-    study = studies["optimiser"]
-    fig = plots.new_figure(plots.PAGE, 6.6, layout="constrained")
-    left, right = fig.subplots(2, 1, height_ratios=(1.5, 1))
-    seed = 1
-    colours = (*plots.COLOURS, plots.INK)
-    for colour, entry in zip(colours, study["jumps"]["implementations"], strict=True):
-        losses = 1e3 * np.array(entry["epoch_loss"][entry["seeds"].index(seed)])
-        label = entry["what"].split(" (")[0].replace(", its default precisions", "")
-        left.plot(np.arange(1, len(losses) + 1), losses, color=colour, linewidth=1.1, label=label)
-    left.set(yscale="log", xlabel="epoch", ylabel="mean training loss, 1e-3")
-    left.set_yticks([1, 2, 3, 5, 10], ["1", "2", "3", "5", "10"])
-    left.set_yticks([], minor=True)
-    left.set_title(f"seed {seed}, same weights and batches", fontsize=9)
-    left.legend(fontsize=8)
-    replay = study["replays"][-1]
-    steps, values, limits = np.array(sorted(replay["sharpness"])).T
-    right.plot(steps, 1e-3 * values, ".-", color=plots.COLOURS[0], label="largest eigenvalue")
-    right.plot(steps, 1e-3 * limits, "--", color=plots.INK, label="AdamW's limit, 38 / rate")
-    right.axvline(replay["doubling_step"], color=plots.COLOURS[1], label="the loss doubles")
-    right.set(xlabel="step", ylabel="preconditioned Hessian, 1e3", ylim=(0, None))
-    right.set_title(f"seed {replay['seed']}, GPU kernels", fontsize=9)
-    right.legend(fontsize=8, loc="lower left")
-    plots.headline(fig, "Every implementation jumps; AdamW trains at its limit of stability")
+def draw_low_seeds(record: list[dict], studies: dict, path: pathlib.Path) -> pathlib.Path:
+    """Losses of the seeds of two rows at the published length, by the background at the end."""
+    fig = plots.new_figure(plots.PAGE, 3.6, layout="constrained")
+    axes = fig.subplots(1, 2, sharey=True)
+    rows = {
+        "diagonal": "diagonal: all but one leave the upper curve",
+        "orthogonal_normal": "orthogonal_normal: a jump leads to it",
+    }
+    for ax, (row, title) in zip(axes, rows.items()):
+        run = _at_paper(record, row)
+        (model,) = run["models"].values()
+        scores = run["metrics"]["r2_all"]
+        are_bright = [level > LARGEST_LEAK for level in model["front_background"]]
+        for k, curve in enumerate(model["curve"]):
+            if curve is None:
+                continue
+            epochs = model["curve_epochs"] * np.arange(1, len(curve) + 1)
+            losses, colour = 1e3 * np.array(curve), plots.COLOURS[1 if are_bright[k] else 0]
+            ax.plot(epochs, losses, color=colour, linewidth=1.6 if are_bright[k] else 1.0)
+            if are_bright[k]:
+                words = f"bright background, R2 {scores['values'][k]:.3f}"
+                ax.text(2000, 1.35 * losses[-1], words, color=colour, fontsize=8, ha="right")
+        others = [r2 for r2, is_bright in zip(scores["values"], are_bright) if not is_bright]
+        words = f"dark background, R2 {min(others):.3f} to {max(others):.3f}"
+        ax.text(2000, 0.52, words, color=plots.COLOURS[0], fontsize=8, ha="right")
+        ax.set(yscale="log", xlabel="epoch", ylim=(0.48, None))
+        ax.set_title(title, fontsize=9)
+        ax.set_yticks([0.5, 1, 2, 4], ["0.5", "1", "2", "4"])
+        ax.set_yticks([], minor=True)
+    axes[0].set_ylabel("mean training loss, 1e-3")
+    plots.headline(fig, "Low seeds end on a higher curve of the loss")
     return plots.save(fig, path)
 
 
@@ -431,7 +455,8 @@ TABLES = {
     "low_at_paper": low_at_paper,
     "backgrounds_at_paper": backgrounds_at_paper,
     "backgrounds_at_fast": backgrounds_at_fast,
-    "rises_of_others": rises_of_others,
+    "low_like_the_papers": low_like_the_papers,
+    "known_of_others": known_of_others,
     "broad_elsewhere": broad_elsewhere,
     "broad_many": broad_many,
     "rate_at_paper": rate_at_paper,
@@ -442,4 +467,4 @@ TABLES = {
     "gradients median": gradients("median"),
     "gradients largest": gradients("largest"),
 }
-PICTURES = {"jumps.png": draw_jumps, "slots.png": draw_slots}
+PICTURES = {"low_seeds.png": draw_low_seeds, "slots.png": draw_slots}
