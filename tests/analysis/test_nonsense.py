@@ -923,8 +923,8 @@ PLUMBING = {
         "compiled_singular_values compiled_spectrum",
         "machines": "interpolate rows factorised solved",
         "data_needed": "exponent_of_medians censored_slope",
-        "ntk.functions": "cut_short shortest equations floats dtype is_float is_free mixing "
-        "warn_once check_outputs digits jit once_for_each length",
+        "ntk.functions": "cut_short is_cut shortest equations floats dtype is_float is_free "
+        "mixing warn_once check_outputs digits jit once_for_each length",
         "support": "slot_points check_arguments check_components",
         "support.identification": "component_outputs is_pixelwise latent_columns posed",
         "support.latents": "as_categories changes covariance coverage distances distinct few "
