@@ -11,6 +11,7 @@ FAMILIES = {
     "jumps": ("sprites", "run_jumps"),
     "replay": ("sprites", "run_replay"),
     "interventions": ("sprites", "run_interventions"),
+    "backgrounds": ("sprites", "run_backgrounds"),
     "gradients": ("sprites", "run_gradients"),
     "support": ("sprites", "run_support"),
     "kernels": ("kernels", "run"),

@@ -20,7 +20,15 @@ from cgjax.bench.harness import fastest, ratios, seconds_per_step, table, torch_
 from cgjax.core import parallel, program, tree
 from cgjax.core.errors import BadInput
 from cgjax.core.logging import say
-from cgjax.experiments.sprites import audits, interventions, jumps, models, scenes, sets
+from cgjax.experiments.sprites import (
+    audits,
+    backgrounds,
+    interventions,
+    jumps,
+    models,
+    scenes,
+    sets,
+)
 from cgjax.experiments.sprites import run as sprites
 from cgjax.experiments.sprites.compositions import COMPOSITIONS
 
@@ -291,6 +299,33 @@ def run_interventions(batch: int = 0, steps: int = 0) -> None:
     )  # fmt: skip
     title = f"{interventions.LEAD + 1} epochs with another optimiser"
     table(title, columns, interventions.table_rows(begun, largest))
+
+
+# --- backgrounds ----------------------------------------------------------------------------------
+
+
+def run_backgrounds(batch: int = 0, steps: int = 0) -> None:
+    """Trains five seeds of two rows at `fast` in three settings: background and loss by epoch.
+
+    On a CPU: two seeds of a small decoder, two epochs of 128 scenes. steps: epochs, where not 0.
+    """
+    on_cpu, rows = jax.default_backend() == "cpu", []
+    for row in backgrounds.ROWS:
+        config = backgrounds.configure(row, range(2 if on_cpu else SEEDS))
+        if on_cpu:
+            jumps.shorten(config, 128, batch or 16)
+            config.model.component.update({"hidden": 32, "channels": 8})
+        n_epochs = steps or (2 if on_cpu else config.train.steps // config.optim.lr_every)
+        data = sets.make(config)
+        for name, setting in backgrounds.SETTINGS.items():
+            trained = backgrounds.train(config, setting, n_epochs, data)
+            rows.append(backgrounds.table_row(row, name, trained))
+            say(": ".join((row, name, *rows[-1][2:])))
+    columns = (
+        "row", "setting", "bright at the end", "pairs: the bright seed's loss is higher",
+        "background at the end", "bright epochs of each seed", "R2, all",
+    )  # fmt: skip
+    table(f"{n_epochs} epochs", columns, rows)
 
 
 # --- gradients ------------------------------------------------------------------------------------

@@ -13,13 +13,13 @@ import scipy.stats
 from cgjax import plots
 from cgjax.analysis import stats
 from cgjax.experiments.sprites import jumps, unsupervised
+from cgjax.experiments.sprites.backgrounds import LARGEST_LEAK
 from cgjax.experiments.sprites.interventions import INTERVENTIONS, LEAD
 from cgjax.published import PUBLISHED
 from cgjax.published.results import by_row
 
 LOW = 0.925  # of R2 on all combinations at `fast`; most seeds end at 0.934 to 0.939
 FAR_BELOW = 0.02  # in R2: a seed at `paper` that ends so far below its row's best seed is low
-LARGEST_LEAK = -1.28  # colour sum s of a background at which soft occlusion leaks most, s sg(s)
 APART = 0.15  # of the loss: a seed that stays so far above its row's least loss is apart from it
 
 
