@@ -383,7 +383,7 @@ def draw_low_seeds(record: list[dict], studies: dict, path: pathlib.Path) -> pat
     axes = fig.subplots(1, 2, sharey=True)
     rows = {
         "diagonal": "diagonal: all but one leave the upper curve",
-        "orthogonal_normal": "orthogonal_normal: a jump leads to it",
+        "orthogonal_normal": "orthogonal_normal: it begins with a jump",
     }
     for ax, (row, title) in zip(axes, rows.items()):
         run = _at_paper(record, row)
