@@ -284,8 +284,7 @@ def known_of_others(record: list[dict], studies: dict) -> str:
     dark = [seed for seed in _seeds_at_paper(record) if seed["background"] < LARGEST_LEAK]
     means = {row: numbers["r2_id"]["mean"] for row, numbers in PUBLISHED["sprites"].items()}
     n_below = sum(seed["r2_id"] < means[seed["row"]] for seed in dark)
-    p = scipy.stats.binomtest(n_below, len(dark)).pvalue
-    return f"{n_below} of the {len(dark)} seeds with a dark background (sign test: p = {p:.2f})"
+    return f"{n_below} of the {len(dark)} seeds with a dark background"
 
 
 def _fisher(n_ours: int, n_theirs: int, n: int) -> float:
