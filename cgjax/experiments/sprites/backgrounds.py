@@ -11,9 +11,9 @@ Predictions, stated before any run:
    front network lowered by one in every channel, s starts near -3, and no seed ends bright.
 3. With products in float32 as many seeds end bright as with TF32.
 
-The first two fail for a small decoder on a CPU (`diagonal`, 60 epochs of 100 steps, four seeds): all
-seeds end bright from both starts, and the bright seed has the higher loss in 25 of 95 and 4 of 9
-pairs. At `fast` nothing has run.
+The first two fail for a small decoder on a CPU (`diagonal`, 60 epochs of 100 steps, four seeds):
+all seeds end bright from both starts, and the bright seed has the higher loss in 25 of 95 and 4 of
+9 pairs. At `fast` nothing has run.
 """
 
 from typing import NamedTuple
