@@ -281,8 +281,7 @@ KEYS = {
     "data.composition": key("occlude_step", "C of the images", choices=COMPOSITIONS),
     "model.kinds": key(("compositional",), "models to train", choices=KINDS, distinct=True),
     "model.dtype": key("float32", "of activations; parameters are float32", choices=DTYPES),
-    "model.products": key("default", "digits of matrix products: the device's, as TF32, or float32",
-                          choices=PRODUCTS),
+    "model.products": key("default", "precision: the device's, or float32", choices=PRODUCTS),
     "optim.lr": key(1e-3, "first learning rate", above=0, is_traced=True),
     "optim.lr_final": key(1e-5, "last learning rate, along a cosine", low=0, is_traced=True),
     "optim.lr_every": key(1, "steps at a constant rate: 1, or an epoch's length", low=1),
@@ -295,7 +294,7 @@ KEYS = {
     "eval.n_traversal": key(5, "steps along each side of a traversal", low=2),
     "eval.regions": key(False, "error by region: overlap, outline, gap"),
     "eval.curve": key(False, "draw error outside against error inside, along training"),
-}  # fmt: skip
+}
 OPTIONAL = {
     "data.planes": key((), "(slot, coordinates of the others): planes of the support",
                        test=is_plane, wanted="pairs (slot, coordinates)"),

@@ -223,10 +223,15 @@ def compared_epochs(n_seeds: int, batch: int, steps: int) -> tuple:
     if n_epochs < 2:
         raise BadInput(f"--steps={n_epochs}: epochs are compared with earlier ones: set at least 2")
     if on_cpu:
-        jumps.shorten(config, 128, batch or 16)
-        config.model.component.update({"hidden": 32, "channels": 8})
+        shrink(config, batch)
     say(f"jax {jax.__version__} · {parallel.describe_devices()} · {n_epochs} epochs")
     return config, n_epochs, 32 if on_cpu else 2048
+
+
+def shrink(config, batch: int) -> None:
+    """A small decoder and 128 scenes, for a CPU."""
+    jumps.shorten(config, 128, batch or 16)
+    config.model.component.update({"hidden": 32, "channels": 8})
 
 
 def replayed(
@@ -311,10 +316,9 @@ def run_backgrounds(batch: int = 0, steps: int = 0) -> None:
     """
     on_cpu, rows = jax.default_backend() == "cpu", []
     for row in backgrounds.ROWS:
-        config = backgrounds.configure(row, range(2 if on_cpu else SEEDS))
+        config = jumps.configure(range(2 if on_cpu else SEEDS), row)
         if on_cpu:
-            jumps.shorten(config, 128, batch or 16)
-            config.model.component.update({"hidden": 32, "channels": 8})
+            shrink(config, batch)
         n_epochs = steps or (2 if on_cpu else config.train.steps // config.optim.lr_every)
         data = sets.make(config)
         for name, setting in backgrounds.SETTINGS.items():
@@ -322,9 +326,14 @@ def run_backgrounds(batch: int = 0, steps: int = 0) -> None:
             rows.append(backgrounds.table_row(row, name, trained))
             say(": ".join((row, name, *rows[-1][2:])))
     columns = (
-        "row", "setting", "bright at the end", "pairs: the bright seed's loss is higher",
-        "background at the end", "bright epochs of each seed", "R2, all",
-    )  # fmt: skip
+        "row",
+        "setting",
+        "bright at the end",
+        "pairs: the bright seed's loss is higher",
+        "background at the end",
+        "bright epochs of each seed",
+        "R2, all",
+    )
     table(f"{n_epochs} epochs", columns, rows)
 
 

@@ -121,6 +121,14 @@ def losses_at_paper(row):
     return dict(zip(run["config"]["train"]["seeds"], map(np.array, model["curve"])))
 
 
+def test_one_seed_of_the_papers_diagonal_is_low_and_rows_are_counted():
+    record = report.entries("sprites")
+    scores = PUBLISHED["sprites"]["diagonal"]["r2_all"]["values"]
+    assert sum(r2 < sprites._least_at_paper(record)["diagonal"] for r2 in scores) == 1
+    n_left = len(PUBLISHED["sprites"]) - len(sprites._least_at_paper(record))
+    assert sprites.rows_left(record, {}).startswith(f"{n_left} of the 12 rows")
+
+
 def test_low_seeds_of_planes_are_apart_from_a_jump_on():
     seeds = sprites._seeds_at_paper(report.entries("sprites"))
     low = [seed for seed in seeds if seed["is_low"] and seed["row"].startswith("orthogonal_")]

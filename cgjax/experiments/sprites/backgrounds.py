@@ -22,14 +22,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cgjax import config as configs
 from cgjax.core import metrics, tree
 from cgjax.experiments.sprites import beyond, jumps, models, sets
+from cgjax.experiments.sprites.beyond import LARGEST_LEAK
 from cgjax.experiments.sprites.models import epoch_means
+from cgjax.experiments.sprites.run import N_BACKGROUND
 
-LARGEST_LEAK = -1.28  # colour sum s of a background at which soft occlusion leaks most, s sg(s)
 ROWS = ("diagonal", "orthogonal_normal")
-N_SCENES = 100  # over which the background is a median
 
 
 class Setting(NamedTuple):
@@ -47,18 +46,11 @@ SETTINGS = {
 
 
 class Trained(NamedTuple):
-    """Five or so seeds of one setting."""
+    """The seeds of one setting."""
 
     loss: np.ndarray  # mean of each epoch [E, R]
     background: np.ndarray  # after each epoch [E, R]
-    r2_all: np.ndarray  # at the end, on N_SCENES scenes of all combinations [R]
-
-
-def configure(row: str, seeds):
-    """A row of the paper's table at a tenth of the published length."""
-    config = configs.load(f"sprites:{row},fast")
-    config.train.seeds = tuple(seeds)
-    return config
+    r2_all: np.ndarray  # at the end, on N_BACKGROUND scenes of all combinations [R]
 
 
 def train(config, setting: Setting, n_epochs: int, data) -> Trained:
@@ -68,7 +60,7 @@ def train(config, setting: Setting, n_epochs: int, data) -> Trained:
     length = config.optim.lr_every
     program = jumps.compile_program(config, jumps.IMPLEMENTATIONS["kernels"], length, data)
     model = models.build(config, "compositional")
-    rows = tree.take(data["all"], slice(0, N_SCENES))
+    rows = tree.take(data["all"], slice(0, N_BACKGROUND))
 
     @jax.jit
     def drawn_by(params):
@@ -77,11 +69,11 @@ def train(config, setting: Setting, n_epochs: int, data) -> Trained:
 
     @jax.jit
     def scored(params):
-        images = sets.images(rows, config.data.composition).reshape(N_SCENES, -1)
+        images = sets.images(rows, config.data.composition).reshape(N_BACKGROUND, -1)
 
         def r2(params):
             drawn = model.predict(params, rows["latents"])
-            return metrics.r2_variance_weighted(images, drawn.reshape(N_SCENES, -1))
+            return metrics.r2_variance_weighted(images, drawn.reshape(N_BACKGROUND, -1))
 
         return jax.vmap(r2)(params)
 

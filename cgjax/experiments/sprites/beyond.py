@@ -90,6 +90,9 @@ def scores(parts: dict) -> dict:
 # --- what the front network draws outside its sprite ----------------------------------------------
 
 
+LARGEST_LEAK = -1.28  # colour sum s at which soft occlusion leaks most, s sg(s)
+
+
 def front_levels(drawn: list, rows: dict, planes: tuple = ()) -> dict:
     """Median colour sums s that the front network draws outside its sprite, one number per seed.
 

@@ -62,7 +62,7 @@ def build(config, kind: str) -> Model:
 
 
 def in_products(config, fn: Callable) -> Callable:
-    """fn, its matrix products with the digits that `model.products` requests."""
+    """fn with matrix products of the precision `model.products`."""
     products = config.model.get("products", "default")  # older runs have no such key
     # "default" leaves the choice to the caller, such as a context that requests float32.
     return fn if products == "default" else jax.default_matmul_precision(products)(fn)

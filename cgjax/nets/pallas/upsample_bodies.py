@@ -29,8 +29,8 @@ def _dot(a, b, contract):
 def _precision(dtype):
     """Precision of a product of this dtype: None for that of `jax.default_matmul_precision`.
 
-    Where the context requests float32, each product becomes three TF32 products of the high and
-    low halves of its operands: matrix units multiply no float32.
+    Matrix units of GPUs have no float32. Where the context requests it, each product is the sum of
+    three TF32 products of the high and low halves of its operands.
     """
     is_requested = jax.config.jax_default_matmul_precision in ("float32", "highest")
     if is_requested and dtype == FLOAT and not INTERPRETED.get():

@@ -19,7 +19,7 @@ def test_pairs_of_a_bright_and_a_dark_seed_in_one_epoch():
 
 @pytest.mark.slow  # 30 s
 def test_a_lower_bias_of_the_front_network_darkens_its_background_alone():
-    config = backgrounds.configure("diagonal", (0, 1))
+    config = jumps.configure((0, 1), "diagonal")
     jumps.shorten(config, 128, 16)
     config.model.component.update({"hidden": 32, "channels": 8})
     config.optim.update({"lr": 1e-6, "lr_final": 1e-6})  # the parameters hardly move
